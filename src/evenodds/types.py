@@ -123,10 +123,12 @@ class BatchPlan:
     """One batch: what to generate now, and what to take from the buffer.
 
     Attributes:
-        questions: Rows in the pool to generate a group for, in order; of this rank.
-        replayed: Stored groups that complete the batch; of this rank.
+        num_fresh: Groups that this process generates now.
+        questions: Their rows in the pool, in order; empty where the host chooses.
+        replayed: Stored groups that complete the batch of this process.
     """
 
+    num_fresh: int
     questions: Int[np.ndarray, " B"]
     replayed: tuple[Group, ...] = field(default=())
 

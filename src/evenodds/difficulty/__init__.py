@@ -1,0 +1,23 @@
+"""Stage 4. From a few observed difficulties to the difficulty of every question."""
+
+from evenodds.difficulty.attention import Adapter, attention_difficulty, standardise
+from evenodds.difficulty.calibration import GroupPlatt, fit_platt, platt
+from evenodds.difficulty.fit import FitConfig, FitReport, fit_predictor
+from evenodds.difficulty.predictor import AttentionPredictor, DifficultyPredictor, PredictorModel
+from evenodds.difficulty.scores import pearson
+
+__all__ = [
+    "Adapter",
+    "AttentionPredictor",
+    "DifficultyPredictor",
+    "FitConfig",
+    "FitReport",
+    "GroupPlatt",
+    "PredictorModel",
+    "attention_difficulty",
+    "fit_platt",
+    "fit_predictor",
+    "pearson",
+    "platt",
+    "standardise",
+]

@@ -1,0 +1,215 @@
+"""Training the predictor on labels of other policies (method, "Training the predictor").
+
+Every batch belongs to one policy: a fresh random reference set of K of its labels, and queries
+of the same policy, scored by cross-entropy between calibrated prediction and label.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional
+
+from evenodds.config import Settings, setting
+from evenodds.difficulty.predictor import PredictorModel
+from evenodds.difficulty.scores import pearson
+from evenodds.errors import DataError
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitConfig(Settings):
+    """How to train; the defaults are the paper's."""
+
+    section: ClassVar[str] = "fit"
+
+    width: int = setting(896, "H: width of the adapters", low=1)
+    dropout: float = setting(0.1, "of the adapters while training", low=0.0, high=0.9)
+    num_references: int = setting(256, "K: references of each training batch", low=2)
+    batch_size: int = setting(256, "queries of each training batch", low=1)
+    epochs: int = setting(20, "passes over all labels", low=1)
+    learning_rate: float = setting(1e-3, "of Adam, after the warm-up", above=0.0)
+    warmup_steps: int = setting(100, "steps until the full learning rate", low=0)
+    seed: int = setting(0, "of weights, batches and dropout", low=0)
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """The learning curve, one entry an epoch.
+
+    Attributes:
+        loss: Mean training cross-entropy, in nats.
+        validation_loss: Mean cross-entropy on the validation policies, in nats.
+        validation_pearson: Mean Pearson correlation on the validation policies.
+        best_epoch: The epoch whose weights were kept, from 0.
+    """
+
+    loss: tuple[float, ...]
+    validation_loss: tuple[float, ...]
+    validation_pearson: tuple[float, ...]
+    best_epoch: int
+
+
+def fit_predictor(
+    embeddings_NE: Float[Tensor, "N E"],
+    difficulty_LN: Float[Tensor, "L N"],
+    config: FitConfig,
+    *,
+    validation_VN: Float[Tensor, "V N"] | None = None,
+    embedding_model: str = "",
+    on_epoch: Callable[[int], None] | None = None,
+) -> tuple[PredictorModel, FitReport]:
+    """Train adapters and calibration.
+
+    Args:
+        embeddings_NE: Frozen embeddings of the pool.
+        difficulty_LN: Observed difficulty under each of L policies; NaN where there is no label.
+        config: How to train.
+        validation_VN: Labels of policies that are held out; the epoch with the lowest loss on
+            them is kept. None keeps the last epoch.
+        embedding_model: Name of what made the embeddings; stored with the predictor.
+        on_epoch: Called with the epoch after each.
+
+    Raises:
+        DataError: a policy has too few labels for a reference set and a query, or labels lie
+            outside [0, 1].
+    """
+    _check_labels(difficulty_LN, config)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        return _fit(embeddings_NE, difficulty_LN, config, validation_VN, embedding_model, on_epoch)
+
+
+def _fit(
+    embeddings_NE: Tensor,
+    difficulty_LN: Tensor,
+    config: FitConfig,
+    validation_VN: Tensor | None,
+    embedding_model: str,
+    on_epoch: Callable[[int], None] | None,
+) -> tuple[PredictorModel, FitReport]:
+    model = PredictorModel(
+        embeddings_NE.shape[1],
+        config.width,
+        dropout=config.dropout,
+        embedding_model=embedding_model,
+    )
+    generator = torch.Generator().manual_seed(config.seed)
+    optimizer = torch.optim.Adam(model.parameters(), lr=config.learning_rate)
+    total = config.epochs * len(_batches(difficulty_LN, config.batch_size, generator))
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: _warmup_then_linear(step, config.warmup_steps, total)
+    )
+    losses, validation_losses, correlations = [], [], []
+    best_epoch, best_loss, best_weights = config.epochs - 1, float("inf"), None
+    for epoch in range(config.epochs):
+        model.train()
+        epoch_losses = []
+        for policy, query_Q in _batches(difficulty_LN, config.batch_size, generator):
+            label_N = difficulty_LN[policy]
+            reference_K = _draw(label_N, config.num_references, generator)
+            loss = _loss(model, embeddings_NE, label_N, query_Q, reference_K)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            epoch_losses.append(loss.item())
+        losses.append(float(np.mean(epoch_losses)))
+        if validation_VN is not None:
+            loss, correlation = _validate(model, embeddings_NE, validation_VN, config)
+            validation_losses.append(loss)
+            correlations.append(correlation)
+            if loss < best_loss:
+                best_epoch, best_loss = epoch, loss
+                best_weights = {k: v.clone() for k, v in model.state_dict().items()}
+        if on_epoch is not None:
+            on_epoch(epoch)
+    if best_weights is not None:
+        model.load_state_dict(best_weights)
+    report = FitReport(tuple(losses), tuple(validation_losses), tuple(correlations), best_epoch)
+    return model.eval(), report
+
+
+def _loss(
+    model: PredictorModel,
+    embeddings_NE: Tensor,
+    label_N: Tensor,
+    query_Q: Tensor,
+    reference_K: Tensor,
+) -> Tensor:
+    own_K = _positions(reference_K, query_Q, len(label_N))
+    predicted_Q = model(
+        embeddings_NE[query_Q], embeddings_NE[reference_K], label_N[reference_K], own_K
+    )
+    return functional.binary_cross_entropy(predicted_Q, label_N[query_Q])
+
+
+def _positions(reference_K: Tensor, query_Q: Tensor, num_questions: int) -> Tensor:
+    """For each reference its place among the queries, or -1."""
+    place_N = torch.full((num_questions,), -1, dtype=torch.int64)
+    place_N[query_Q] = torch.arange(len(query_Q))
+    return place_N[reference_K]
+
+
+def _batches(
+    difficulty_LN: Tensor, batch_size: int, generator: torch.Generator
+) -> list[tuple[int, Tensor]]:
+    """(policy, queries) pairs that cover every label once, in random order."""
+    batches = []
+    for policy, label_N in enumerate(difficulty_LN):
+        labelled = torch.nonzero(~label_N.isnan()).squeeze(1)
+        order = labelled[torch.randperm(len(labelled), generator=generator)]
+        batches += [(policy, part) for part in order.split(batch_size)]
+    return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
+
+
+def _draw(label_N: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    labelled = torch.nonzero(~label_N.isnan()).squeeze(1)
+    return labelled[torch.randperm(len(labelled), generator=generator)[:count]]
+
+
+@torch.inference_mode()
+def _validate(
+    model: PredictorModel, embeddings_NE: Tensor, validation_VN: Tensor, config: FitConfig
+) -> tuple[float, float]:
+    model.eval()
+    generator = torch.Generator().manual_seed(config.seed + 1)
+    losses, correlations = [], []
+    for label_N in validation_VN:
+        reference_K = _draw(label_N, config.num_references, generator)
+        query_Q = torch.nonzero(~label_N.isnan()).squeeze(1)
+        query_Q = query_Q[~torch.isin(query_Q, reference_K)]
+        predicted_Q = model(
+            embeddings_NE[query_Q], embeddings_NE[reference_K], label_N[reference_K]
+        )
+        losses.append(functional.binary_cross_entropy(predicted_Q, label_N[query_Q]).item())
+        correlations.append(pearson(predicted_Q.numpy(), label_N[query_Q].numpy()))
+    return float(np.mean(losses)), float(np.nanmean(correlations))
+
+
+def _warmup_then_linear(step: int, warmup: int, total: int) -> float:
+    if step < warmup:
+        return (step + 1) / warmup
+    return max(0.0, (total - step) / max(1, total - warmup))
+
+
+def _check_labels(difficulty_LN: Tensor, config: FitConfig) -> None:
+    known_LN = difficulty_LN[~difficulty_LN.isnan()]
+    if ((known_LN < 0) | (known_LN > 1)).any():
+        raise DataError(
+            "a label lies outside [0, 1]",
+            got=known_LN[(known_LN < 0) | (known_LN > 1)][0].item(),
+            expected="difficulty = 1 - n_correct / n_samples",
+        )
+    fewest = int((~difficulty_LN.isnan()).sum(dim=1).min()) if len(difficulty_LN) else 0
+    if fewest <= config.num_references:
+        raise DataError(
+            "too few labels to train a predictor",
+            got=f"a policy with {fewest} labelled questions, num_references = "
+            f"{config.num_references}",
+            expected="more labelled questions for every policy than references",
+            fix="lower num_references, or leave that policy out",
+        )

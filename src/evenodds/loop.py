@@ -1,0 +1,351 @@
+"""The whole method in one screen, for any trainer.
+
+    loop = DataEfficientLoop(EfficiencyConfig(), len(questions), 512, predictor=predictor)
+    for step in range(steps):
+        probes = loop.plan_references()
+        if len(probes):
+            loop.observe_references(score(generate(probes)))
+        plan = loop.plan_batch()
+        groups = generate_and_score(plan.questions)
+        loop.observe(observation_of_groups(groups))
+        train_on([*groups, *plan.replayed])
+        loop.store(groups)
+
+Stage by stage: references.py draws K questions, difficulty/ predicts all others from them,
+selection.py picks the batch, replay.py completes it with recent groups. Under several processes
+each has a loop: process 0 decides for all, and each keeps the rollouts it generated.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from evenodds.config import EfficiencyConfig
+from evenodds.difficulty.predictor import DifficultyPredictor
+from evenodds.difficulty.scores import pearson
+from evenodds.errors import CheckpointError, ConfigError
+from evenodds.ranks import Ranks, SingleProcess
+from evenodds.references import draw_references
+from evenodds.replay import ReplayBuffer
+from evenodds.selection import QuestionQueue, selection_logits
+from evenodds.state import State, generator_state, restore_generator
+from evenodds.types import BatchPlan, Group, Observation
+
+
+@dataclass(frozen=True, eq=False)
+class StepRecord:
+    """What one step chose and saw, the same on every process.
+
+    Attributes:
+        step: Rollout step, from 0.
+        references: What was observed of the reference set; none where none was probed.
+        reference_prediction_K: Predicted difficulty of those references, each without its own
+            label.
+        fresh: What was observed of the generated groups.
+        fresh_prediction_K: Predicted difficulty of those; NaN where nothing predicts.
+        replayed: Questions of the replayed groups.
+        replayed_ages: Steps since each was generated.
+        replayed_difficulty: Difficulty observed when each was generated.
+        buffer_size: Stored groups before this step's were added.
+    """
+
+    step: int
+    references: Observation | None
+    reference_prediction_K: Float[np.ndarray, " K"] | None
+    fresh: Observation
+    fresh_prediction_K: Float[np.ndarray, " K"]
+    replayed: Int[np.ndarray, " R"]
+    replayed_ages: Int[np.ndarray, " R"]
+    replayed_difficulty: Float[np.ndarray, " R"]
+    buffer_size: int
+
+
+class DataEfficientLoop:
+    """Says what to generate next, takes in scored groups, and hands back replayed ones.
+
+    Args:
+        config: Every knob of the method.
+        num_questions: N, size of the pool.
+        groups_per_step: B, groups of a batch over all processes.
+        predictor: Needed where `config.predicts`, on process 0.
+        seed: Of selection and replay, where the config has none.
+        ranks: The processes; one by default.
+
+    Raises:
+        ConfigError: the batch does not fit the pool or cannot be shared by the processes.
+    """
+
+    def __init__(
+        self,
+        config: EfficiencyConfig,
+        num_questions: int,
+        groups_per_step: int,
+        *,
+        predictor: DifficultyPredictor | None = None,
+        seed: int = 0,
+        ranks: Ranks | None = None,
+    ) -> None:
+        self.config = config
+        self.num_questions = num_questions
+        self.predictor = predictor
+        self.ranks: Ranks = ranks or SingleProcess()
+        self.groups_per_rank = _share(groups_per_step, self.ranks.count)
+        self.replayed_per_rank = round((1 - config.fresh_fraction) * self.groups_per_rank)
+        _check_sizes(
+            config,
+            num_questions,
+            self.groups_per_rank,
+            self.replayed_per_rank,
+            self.ranks.count,
+        )
+        if config.predicts and predictor is None and self.ranks.index == 0:
+            raise ConfigError(
+                "selection by difficulty needs a predictor",
+                fix="pass `predictor=AttentionPredictor.untrained(embeddings)`",
+            )
+        seeds = np.random.SeedSequence(seed if config.seed is None else config.seed).spawn(3)
+        self._reference_generator = np.random.default_rng(seeds[0])
+        self.queue = QuestionQueue(np.random.default_rng(seeds[1]))
+        self.buffer = ReplayBuffer(
+            _part(config.capacity, self.ranks.count, self.ranks.index),
+            np.random.default_rng(seeds[2].spawn(self.ranks.count)[self.ranks.index]),
+        )
+        self.step = 0  # rollout steps planned so far
+        self.difficulty_N: Float[np.ndarray, " N"] | None = None  # on process 0
+        self._references: Observation | None = None
+        self._reference_prediction_K: Float[np.ndarray, " K"] | None = None
+        self._pearson = float("nan")
+        self._plan = BatchPlan(num_fresh=0, questions=np.empty(0, dtype=np.int64))
+        self._buffer_size = 0
+        self.record: StepRecord | None = None
+
+    # Step 1 to 3: probe, predict, calibrate
+
+    def plan_references(self) -> Int[np.ndarray, " K"]:
+        """Questions to probe before this batch; none where no new reference set is due."""
+        self._references = self._reference_prediction_K = None
+        if not self.config.predicts or self.step % self.config.steps_per_selection:
+            return np.empty(0, dtype=np.int64)
+        drawn_K = draw_references(
+            self.num_questions, self.config.num_references, self._reference_generator
+        )
+        return self.ranks.broadcast(drawn_K)
+
+    def observe_references(self, references: Observation) -> None:
+        """Predict the difficulty of the whole pool from the probed questions.
+
+        Args:
+            references: What was observed of all of them, the same on every process.
+        """
+        prediction_K = None
+        if self.predictor is not None:
+            self.difficulty_N = self.predictor.predict(references)
+            self.queue.refill(self._logits(), self.config.steps_per_selection * self._batch_size)
+            prediction_K = self.difficulty_N[references.questions_K]
+        prediction_K = self.ranks.broadcast(prediction_K)
+        assert prediction_K is not None, "process 0 has the predictor"
+        self._references, self._reference_prediction_K = references, prediction_K
+        self._pearson = pearson(prediction_K, references.difficulty_K)
+
+    # Step 4 and 6: select and replay
+
+    def plan_batch(self) -> BatchPlan:
+        """What this process generates now, and the stored groups that complete its batch."""
+        stored = self.ranks.gather(len(self.buffer))
+        enough = min(stored) >= self.replayed_per_rank
+        num_replayed = self.replayed_per_rank if enough else 0
+        self._buffer_size = sum(stored)
+        num_fresh = self.groups_per_rank - num_replayed
+        self._plan = BatchPlan(
+            num_fresh=num_fresh,
+            questions=self._select(num_fresh),
+            replayed=self.buffer.sample(num_replayed),
+        )
+        self.step += 1
+        return self._plan
+
+    def _select(self, num_fresh: int) -> Int[np.ndarray, " B"]:
+        if not self.config.selects:
+            return np.empty(0, dtype=np.int64)
+        chosen = None
+        if self.ranks.index == 0:
+            count = num_fresh * self.ranks.count
+            if len(self.queue) < count:
+                self.queue.extend(self._logits())
+            chosen = self.queue.take(count)
+        chosen = self.ranks.broadcast(chosen)
+        assert chosen is not None
+        return chosen[self.ranks.index * num_fresh : (self.ranks.index + 1) * num_fresh]
+
+    def _logits(self) -> Float[np.ndarray, " N"]:
+        if not self.config.predicts:
+            return np.zeros(self.num_questions)
+        assert self.difficulty_N is not None, "plan_references comes before plan_batch"
+        return selection_logits(
+            self.difficulty_N,
+            target=self.config.target_difficulty,
+            temperature=self.config.selection_temperature,
+        )
+
+    # Step 8: learn from what was generated
+
+    def observe(self, fresh: Observation) -> None:
+        """Take in what was observed of the fresh groups of all processes."""
+        prediction_K = self.ranks.broadcast(
+            None if self.difficulty_N is None else self.difficulty_N[fresh.questions_K]
+        )
+        if prediction_K is None:
+            prediction_K = np.full(len(fresh.questions_K), np.nan, dtype=np.float32)
+        mine = [
+            (group.question, self.step - 1 - group.step, group.difficulty)
+            for group in self._plan.replayed
+        ]
+        replayed = [facts for part in self.ranks.gather(mine) for facts in part]
+        questions, ages, difficulties = zip(*replayed, strict=True) if replayed else ((), (), ())
+        self.record = StepRecord(
+            step=self.step - 1,
+            references=self._references,
+            reference_prediction_K=self._reference_prediction_K,
+            fresh=fresh,
+            fresh_prediction_K=prediction_K,
+            replayed=np.array(questions, dtype=np.int64),
+            replayed_ages=np.array(ages, dtype=np.int64),
+            replayed_difficulty=np.array(difficulties, dtype=np.float32),
+            buffer_size=self._buffer_size,
+        )
+        if self.config.replays:
+            self.buffer.discard(fresh.questions_K[fresh.effective_K].tolist())
+
+    def store(self, groups: list[Group]) -> None:
+        """Keep the effective groups that this process generated."""
+        if self.config.replays:
+            self.buffer.add(groups)
+
+    def metrics(self) -> dict[str, float]:
+        """Numbers of the last observed step; NaN where there is nothing to measure."""
+        record = self.record
+        assert record is not None, "observe comes before metrics"
+        return {
+            "select/num_fresh": float(len(record.fresh.questions_K)),
+            "select/num_references": float(
+                0 if record.references is None else len(record.references.questions_K)
+            ),
+            "select/predicted_difficulty_mean": _mean(record.fresh_prediction_K),
+            "select/observed_difficulty_mean": _mean(record.fresh.difficulty_K),
+            "select/effective_fraction": _mean(record.fresh.effective_K),
+            "select/pearson": self._pearson,
+            "replay/num_replayed": float(len(record.replayed)),
+            "replay/size": float(record.buffer_size),
+            "replay/age_mean": _mean(record.replayed_ages),
+        }
+
+    # Going on exactly
+
+    def state(self) -> State:
+        """Everything this process needs to go on exactly."""
+        own = State(
+            values={
+                "step": self.step,
+                "num_questions": self.num_questions,
+                "pearson": None if np.isnan(self._pearson) else self._pearson,
+                "generators": {
+                    "references": generator_state(self._reference_generator),
+                    "selection": generator_state(self.queue.generator),
+                    "replay": generator_state(self.buffer.generator),
+                },
+            },
+            tensors={}
+            if self.difficulty_N is None
+            else {"difficulty": torch.from_numpy(self.difficulty_N.copy())},
+        )
+        parts = {"loop": own, "queue": self.queue.state(), "buffer": self.buffer.state()}
+        return State.of_parts(parts)
+
+    def restore(self, state: State) -> None:
+        """Take over a state of `state`, of the same pool.
+
+        Raises:
+            CheckpointError: the state belongs to a pool of another size.
+        """
+        own = state.part("loop")
+        if own.values["num_questions"] != self.num_questions:
+            raise CheckpointError(
+                "the checkpoint belongs to another question pool",
+                got=f"{self.num_questions} questions",
+                expected=f"{own.values['num_questions']} questions, as when it was saved",
+            )
+        self.step = own.values["step"]
+        saved = own.values["pearson"]
+        self._pearson = float("nan") if saved is None else saved
+        difficulty = own.tensors.get("difficulty")
+        self.difficulty_N = None if difficulty is None else difficulty.numpy().copy()
+        generators = own.values["generators"]
+        restore_generator(self._reference_generator, generators["references"])
+        restore_generator(self.queue.generator, generators["selection"])
+        restore_generator(self.buffer.generator, generators["replay"])
+        self.queue.restore(state.part("queue"))
+        self.buffer.restore(state.part("buffer"))
+
+    @property
+    def _batch_size(self) -> int:
+        return self.groups_per_rank * self.ranks.count
+
+
+def _share(groups_per_step: int, processes: int) -> int:
+    if groups_per_step % processes:
+        raise ConfigError(
+            "the processes cannot share a batch of whole groups",
+            got=f"{groups_per_step} groups a step, {processes} processes",
+            expected="a number of groups that the number of processes divides",
+        )
+    return groups_per_step // processes
+
+
+def _part(total: int, processes: int, index: int) -> int:
+    """This process's part of `total`, the parts as equal as they can be."""
+    return total // processes + (index < total % processes)
+
+
+def _check_sizes(
+    config: EfficiencyConfig,
+    num_questions: int,
+    groups_per_rank: int,
+    replayed_per_rank: int,
+    processes: int,
+) -> None:
+    groups_per_step = groups_per_rank * processes
+    if config.selects and groups_per_step > num_questions:
+        raise ConfigError(
+            "a batch needs more different questions than the pool has",
+            got=f"{groups_per_step} groups a step, {num_questions} questions",
+            expected="groups per step at most the number of questions",
+            fix="use smaller batches or a larger pool",
+        )
+    if config.predicts and config.num_references > num_questions:
+        raise ConfigError(
+            "more references than questions",
+            got=f"num_references = {config.num_references}, {num_questions} questions",
+            expected="num_references at most the number of questions",
+            fix=f"set num_references to {num_questions} or less, or add questions",
+        )
+    if config.replays and not 0 < replayed_per_rank < groups_per_rank:
+        raise ConfigError(
+            "fresh_fraction leaves no place for a replayed or for a fresh group",
+            got=f"fresh_fraction = {config.fresh_fraction}, {groups_per_rank} groups a process",
+            expected="at least one group of each kind in the batch of every process",
+            fix="use larger batches, or set fresh_fraction to 1 for no replay",
+        )
+    if config.replays and config.capacity // processes < replayed_per_rank:
+        raise ConfigError(
+            "the replay buffer is smaller than what each batch takes from it",
+            got=f"capacity = {config.capacity}, {replayed_per_rank * processes} replayed a step",
+            expected="capacity at least (1 - fresh_fraction) times the groups of a batch",
+            fix=f"set capacity to {replayed_per_rank * processes} or more",
+        )
+
+
+def _mean(values: np.ndarray) -> float:
+    return float(np.mean(values)) if len(values) else float("nan")

@@ -1,0 +1,81 @@
+"""Stage 5. From difficulty to the questions to train on.
+
+P(q) is proportional to exp(-|d_q - alpha| / tau), without replacement (method, step 4).
+"""
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from evenodds.state import State
+
+
+def selection_logits(
+    difficulty_N: Float[np.ndarray, " N"], *, target: float, temperature: float
+) -> Float[np.ndarray, " N"]:
+    """Unnormalised log-probability of each question, -|d - alpha| / tau.
+
+    Args:
+        difficulty_N: Difficulty in [0, 1].
+        target: alpha, the preferred difficulty.
+        temperature: tau > 0, in units of difficulty.
+    """
+    return -np.abs(difficulty_N - target) / temperature
+
+
+def gumbel_top_k(
+    logits_N: Float[np.ndarray, " N"], count: int, generator: np.random.Generator
+) -> Int[np.ndarray, " count"]:
+    """Draw `count` different questions one after the other, P proportional to exp(logit).
+
+    Adding Gumbel noise to the logits and taking the largest is exact sampling without
+    replacement, in the order of the draws (Kool et al. 2019, arXiv 1903.06059). O(N).
+
+    Args:
+        logits_N: Unnormalised log-probabilities, of any scale.
+        count: How many to draw, at most N.
+        generator: Owned and seeded by the caller.
+
+    Returns:
+        Rows in the pool, first draw first.
+    """
+    assert 0 <= count <= len(logits_N), (count, len(logits_N))
+    if count == 0:
+        return np.empty(0, dtype=np.int64)
+    keys = logits_N + generator.gumbel(size=len(logits_N))
+    chosen = np.argpartition(-keys, count - 1)[:count]
+    return chosen[np.argsort(-keys[chosen], kind="stable")].astype(np.int64)
+
+
+class QuestionQueue:
+    """Questions that were drawn and not yet used, in the order of the draws."""
+
+    def __init__(self, generator: np.random.Generator) -> None:
+        self.generator = generator
+        self._waiting = np.empty(0, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def refill(self, logits_N: Float[np.ndarray, " N"], count: int) -> None:
+        """Forget what waits and draw `count` questions anew (all, if there are fewer)."""
+        self._waiting = gumbel_top_k(logits_N, min(count, len(logits_N)), self.generator)
+
+    def extend(self, logits_N: Float[np.ndarray, " N"]) -> None:
+        """Let every question that does not wait yet wait behind those that do, drawn anew."""
+        order = gumbel_top_k(logits_N, len(logits_N), self.generator)
+        self._waiting = np.concatenate([self._waiting, order[~np.isin(order, self._waiting)]])
+
+    def take(self, count: int) -> Int[np.ndarray, " count"]:
+        """The next `count` questions, all different; at most as many as wait."""
+        assert count <= len(self), (count, len(self))
+        taken, self._waiting = self._waiting[:count], self._waiting[count:]
+        return taken
+
+    def state(self) -> State:
+        """What waits; the generator belongs to its owner."""
+        return State(tensors={"waiting": torch.from_numpy(self._waiting.copy())})
+
+    def restore(self, state: State) -> None:
+        """Take over a saved state."""
+        self._waiting = state.tensors["waiting"].numpy().copy()
