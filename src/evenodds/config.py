@@ -11,9 +11,11 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, TypeVar
 
 from evenodds.errors import ConfigError
+
+S = TypeVar("S", bound="Settings")
 
 
 def setting(
@@ -51,7 +53,7 @@ class Settings:
         """Refuse settings that contradict each other. Override where there are any."""
 
     @classmethod
-    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
+    def from_mapping(cls: type[S], values: Mapping[str, Any]) -> S:
         """Make the record from a parsed TOML or JSON table.
 
         Raises:
@@ -84,7 +86,7 @@ class Settings:
         """The record as JSON-able values, for `config.json`."""
         return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
 
-    def replace(self, **changes: Any) -> Self:
+    def replace(self: S, **changes: Any) -> S:
         """A copy with some settings changed, checked anew."""
         return dataclasses.replace(self, **changes)
 
@@ -171,7 +173,7 @@ class EfficiencyConfig(Settings):
         return self.selection == "difficulty"
 
     @classmethod
-    def preset(cls, name: str, **changes: Any) -> Self:
+    def preset(cls, name: str, **changes: Any) -> "EfficiencyConfig":
         """A named setting with some values changed.
 
         Args:
@@ -183,7 +185,7 @@ class EfficiencyConfig(Settings):
         return cls.from_mapping({**PRESETS[name], **changes})
 
     @classmethod
-    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
+    def from_mapping(cls, values: Mapping[str, Any]) -> "EfficiencyConfig":
         """As `Settings.from_mapping`; a key `preset` names the values to start from."""
         if isinstance(values, Mapping) and "preset" in values:
             rest = {key: value for key, value in values.items() if key != "preset"}

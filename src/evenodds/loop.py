@@ -17,7 +17,6 @@ each has a loop: process 0 decides for all, and each keeps the rollouts it gener
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -45,7 +44,7 @@ class StepRecord:
         reference_prediction_K: Predicted difficulty of those references, each without its own
             label.
         fresh: What was observed of the generated groups.
-        fresh_prediction_K: Predicted difficulty of those; NaN where nothing predicts.
+        fresh_prediction_F: Predicted difficulty of those; NaN where nothing predicts.
         replayed: Questions of the replayed groups.
         replayed_ages: Steps since each was generated.
         replayed_difficulty: Difficulty observed when each was generated.
@@ -56,7 +55,7 @@ class StepRecord:
     references: Observation | None
     reference_prediction_K: Float[np.ndarray, " K"] | None
     fresh: Observation
-    fresh_prediction_K: Float[np.ndarray, " K"]
+    fresh_prediction_F: Float[np.ndarray, " F"]
     replayed: Int[np.ndarray, " R"]
     replayed_ages: Int[np.ndarray, " R"]
     replayed_difficulty: Float[np.ndarray, " R"]
@@ -210,7 +209,7 @@ class DataEfficientLoop:
             references=self._references,
             reference_prediction_K=self._reference_prediction_K,
             fresh=fresh,
-            fresh_prediction_K=prediction_K,
+            fresh_prediction_F=prediction_K,
             replayed=np.array(questions, dtype=np.int64),
             replayed_ages=np.array(ages, dtype=np.int64),
             replayed_difficulty=np.array(difficulties, dtype=np.float32),
@@ -233,7 +232,7 @@ class DataEfficientLoop:
             "select/num_references": float(
                 0 if record.references is None else len(record.references.questions_K)
             ),
-            "select/predicted_difficulty_mean": _mean(record.fresh_prediction_K),
+            "select/predicted_difficulty_mean": _mean(record.fresh_prediction_F),
             "select/observed_difficulty_mean": _mean(record.fresh.difficulty_K),
             "select/effective_fraction": _mean(record.fresh.effective_K),
             "select/pearson": self._pearson,

@@ -1,10 +1,11 @@
 """Several processes that train one policy: the little that the method needs to share."""
 
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 T = TypeVar("T")
 
 
+@runtime_checkable
 class Ranks(Protocol):
     """The processes of a run. A host supplies its own; `SingleProcess` is the default.
 

@@ -44,8 +44,8 @@ class ReplayBuffer:
             if group.effective:
                 self._groups.pop(group.question, None)
                 self._groups[group.question] = group
-        for question in list(self._groups)[: len(self._groups) - self.capacity]:
-            del self._groups[question]
+        while len(self._groups) > self.capacity:
+            del self._groups[next(iter(self._groups))]
 
     def discard(self, questions: Collection[int]) -> None:
         """Drop what is stored of `questions`, because newer rollouts of them lie elsewhere."""

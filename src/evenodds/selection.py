@@ -62,9 +62,13 @@ class QuestionQueue:
         self._waiting = gumbel_top_k(logits_N, min(count, len(logits_N)), self.generator)
 
     def extend(self, logits_N: Float[np.ndarray, " N"]) -> None:
-        """Let every question that does not wait yet wait behind those that do, drawn anew."""
+        """Let the whole pool, drawn anew, wait behind the questions that still do.
+
+        Those come last in the new order, so that no batch holds a question twice.
+        """
         order = gumbel_top_k(logits_N, len(logits_N), self.generator)
-        self._waiting = np.concatenate([self._waiting, order[~np.isin(order, self._waiting)]])
+        again = np.isin(order, self._waiting)
+        self._waiting = np.concatenate([self._waiting, order[~again], order[again]])
 
     def take(self, count: int) -> Int[np.ndarray, " count"]:
         """The next `count` questions, all different; at most as many as wait."""

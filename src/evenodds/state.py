@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from torch import Tensor
@@ -53,6 +53,7 @@ class State:
         )
 
 
+@runtime_checkable
 class Stateful(Protocol):
     """Anything whose state is saved with a run."""
 

@@ -6,6 +6,7 @@
 
 import math
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -40,8 +41,8 @@ class GroupPlatt(nn.Module):
 
 
 def fit_platt(
-    predicted_K: Float[Tensor, " K"],
-    observed_K: Float[Tensor, " K"],
+    predicted_K: Float[np.ndarray, " K"],
+    observed_K: Float[np.ndarray, " K"],
     *,
     strength: float = 1.0,
 ) -> tuple[float, float]:
@@ -55,45 +56,44 @@ def fit_platt(
         observed_K: Observed difficulty, in [0, 1].
         strength: Ridge, in observations.
     """
-    logits_K = torch.logit(predicted_K.double(), eps=EPSILON)
-    design_K2 = torch.stack([logits_K, torch.ones_like(logits_K)], dim=1)
-    start = torch.tensor([1.0, 0.0], dtype=torch.float64)
-    slope, shift = _logistic_ridge(design_K2, observed_K.double(), start, strength).tolist()
+    kept_K = np.clip(predicted_K.astype(np.float64), EPSILON, 1 - EPSILON)
+    logits_K = np.log(kept_K / (1 - kept_K))
+    observed_K = observed_K.astype(np.float64)
+    start = np.array([1.0, 0.0])
+    design_K2 = np.stack([logits_K, np.ones_like(logits_K)], axis=1)
+    slope, shift = _logistic_ridge(design_K2, observed_K, start, strength)
     if slope < LEAST_SLOPE:
         slope = LEAST_SLOPE
-        shifted_K = slope * logits_K
-        shift = _logistic_ridge(
-            design_K2[:, 1:], observed_K.double(), start[1:], strength, offset_K=shifted_K
-        ).item()
-    return slope, shift
+        offset_K = slope * logits_K
+        (shift,) = _logistic_ridge(design_K2[:, 1:], observed_K, start[1:], strength, offset_K)
+    return float(slope), float(shift)
 
 
 def _logistic_ridge(
-    design_KD: Float[Tensor, "K D"],
-    target_K: Float[Tensor, " K"],
-    start_D: Float[Tensor, " D"],
+    design_KD: Float[np.ndarray, "K D"],
+    target_K: Float[np.ndarray, " K"],
+    start_D: Float[np.ndarray, " D"],
     strength: float,
-    offset_K: Float[Tensor, " K"] | float = 0.0,
-) -> Float[Tensor, " D"]:
+    offset_K: Float[np.ndarray, " K"] | float = 0.0,
+) -> Float[np.ndarray, " D"]:
     """Newton's method with step halving on a strictly convex problem."""
 
-    def objective(theta_D: Tensor) -> Tensor:
+    def objective(theta_D: Float[np.ndarray, " D"]) -> float:
         logits_K = design_KD @ theta_D + offset_K
-        fit = functional.binary_cross_entropy_with_logits(logits_K, target_K, reduction="sum")
-        return fit + 0.5 * strength * (theta_D - start_D).square().sum()
+        fit = np.logaddexp(0.0, logits_K) - target_K * logits_K
+        return float(fit.sum() + 0.5 * strength * np.square(theta_D - start_D).sum())
 
     theta_D = start_D
     for _ in range(50):
-        chance_K = torch.sigmoid(design_KD @ theta_D + offset_K)
+        chance_K = 1.0 / (1.0 + np.exp(-(design_KD @ theta_D + offset_K)))
         gradient_D = design_KD.T @ (chance_K - target_K) + strength * (theta_D - start_D)
-        weight_K = chance_K * (1 - chance_K)
-        curvature_DD = design_KD.T @ (weight_K[:, None] * design_KD)
-        curvature_DD = curvature_DD + strength * torch.eye(len(theta_D), dtype=torch.float64)
-        step_D = torch.linalg.solve(curvature_DD, gradient_D)
+        weighted_KD = (chance_K * (1 - chance_K))[:, None] * design_KD
+        curvature_DD = design_KD.T @ weighted_KD + strength * np.eye(len(theta_D))
+        step_D = np.linalg.solve(curvature_DD, gradient_D)
         scale = 1.0
         while objective(theta_D - scale * step_D) > objective(theta_D) and scale > 1e-6:
             scale /= 2
         theta_D = theta_D - scale * step_D
-        if step_D.abs().max() < 1e-10:
+        if np.abs(step_D).max() < 1e-10:
             break
     return theta_D

@@ -1,7 +1,7 @@
 """The difficulty predictor: frozen projections of the pool, and what a reference set adds."""
 
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from evenodds.types import Observation
 FORMAT = 1
 
 
+@runtime_checkable
 class DifficultyPredictor(Protocol):
     """What the loop needs: difficulty of all questions from what was seen of a few."""
 
@@ -73,7 +74,7 @@ class PredictorModel(nn.Module):
         write_tensors(path, self.state_dict(), header)
 
     @classmethod
-    def load(cls, path: Path) -> Self:
+    def load(cls, path: Path) -> "PredictorModel":
         """Read a file of `save`."""
         tensors, header = read_tensors(path)
         if header.get("format") != FORMAT:
@@ -117,7 +118,7 @@ class AttentionPredictor:
         self.chunk = chunk
 
     @classmethod
-    def untrained(cls, embeddings_NE: Float[Tensor, "N E"]) -> Self:
+    def untrained(cls, embeddings_NE: Float[Tensor, "N E"]) -> "AttentionPredictor":
         """Attention over the embeddings as they are, each dimension standardised."""
         standard_NE = standardise(embeddings_NE)
         return cls(standard_NE, standard_NE)
@@ -126,7 +127,7 @@ class AttentionPredictor:
     @torch.inference_mode()
     def trained(
         cls, model: PredictorModel, embeddings_NE: Float[Tensor, "N E"], *, embedding_model: str
-    ) -> Self:
+    ) -> "AttentionPredictor":
         """Attention over adapted embeddings.
 
         Args:
@@ -137,10 +138,8 @@ class AttentionPredictor:
         Raises:
             DataError: the model was trained on other embeddings.
         """
-        if (model.embedding_model, model.embedding_size) != (
-            embedding_model,
-            embeddings_NE.shape[1],
-        ):
+        wanted = (_digest(model.embedding_model), model.embedding_size)
+        if (_digest(embedding_model), embeddings_NE.shape[1]) != wanted:
             raise DataError(
                 "the predictor was trained on other embeddings",
                 got=f"embeddings of {embedding_model!r}, size {embeddings_NE.shape[1]}",
@@ -173,7 +172,7 @@ class AttentionPredictor:
         if self.calibration is not None:
             slope, shift = self.calibration(observed_K)
         else:
-            slope, shift = fit_platt(d_hat_N[rows_K], observed_K)
+            slope, shift = fit_platt(d_hat_N[rows_K].numpy(), references.difficulty_K)
         return platt(d_hat_N, slope, shift).numpy()
 
     def _attend(
@@ -187,3 +186,8 @@ class AttentionPredictor:
             own_K = torch.where((own_K >= 0) & (own_K < len(query_CH)), own_K, -1)
             parts.append(attention_difficulty(query_CH, reference_KH, observed_K, own_rows_K=own_K))
         return torch.cat(parts)
+
+
+def _digest(embedding_model: str) -> str:
+    """What identifies the weights; the name before it is for people."""
+    return embedding_model.rpartition("@")[2]

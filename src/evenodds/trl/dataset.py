@@ -1,0 +1,85 @@
+"""The host's training set as a pool of different questions."""
+
+import hashlib
+import json
+import logging
+from typing import Any
+
+from evenodds.errors import DataError
+
+logger = logging.getLogger(__name__)
+
+
+class DatasetQuestions:
+    """Rows of a dataset by question; exact duplicates count once.
+
+    Args:
+        dataset: A `datasets.Dataset`, or a stream, whose questions are numbered as they come.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset if hasattr(dataset, "__getitem__") else None
+        self._ids: list[str] = []
+        self._rows: list[int] = []  # first row of each question in the dataset
+        self._number: dict[str, int] = {}
+        if self._dataset is not None:
+            self._index()
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def row(self, question: int) -> dict[str, Any]:
+        """The dataset's row of a question."""
+        assert self._dataset is not None
+        return self._dataset[self._rows[question]]
+
+    def id_of(self, question: int) -> str:
+        """Content id of a question."""
+        return self._ids[question]
+
+    def number_of(self, row: dict[str, Any]) -> int:
+        """The question of a row that the host chose."""
+        return self._add(row_id(row), row=-1)
+
+    @property
+    def texts(self) -> list[str]:
+        """Each question as plain text, for embedding."""
+        assert self._dataset is not None
+        prompts = self._dataset["prompt"]
+        return [prompt_text(prompts[row]) for row in self._rows]
+
+    def _index(self) -> None:
+        assert self._dataset is not None
+        if "prompt" not in self._dataset.column_names:
+            raise DataError(
+                "the training set has no prompts",
+                got=f"columns {', '.join(self._dataset.column_names)}",
+                expected="a column `prompt`: text, or a list of messages",
+                fix='dataset.rename_column("question", "prompt")',
+            )
+        for number, row in enumerate(self._dataset):
+            self._add(row_id(row), number)
+        if merged := len(self._dataset) - len(self):
+            logger.info("%d duplicate rows were merged; %d questions", merged, len(self))
+
+    def _add(self, content: str, row: int) -> int:
+        if content not in self._number:
+            self._number[content] = len(self._ids)
+            self._ids.append(content)
+            self._rows.append(row)
+        return self._number[content]
+
+
+def row_id(row: dict[str, Any]) -> str:
+    """A row's own `question_id`, or else a hash of all its columns."""
+    if isinstance(given := row.get("question_id"), str):
+        return given
+    text = json.dumps(row, sort_keys=True, default=str, ensure_ascii=False)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def prompt_text(prompt: str | list[dict[str, Any]]) -> str:
+    """A prompt as plain text: the contents of its messages, or itself."""
+    if isinstance(prompt, str):
+        return prompt
+    return "\n".join(str(message["content"]) for message in prompt)

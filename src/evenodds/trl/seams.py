@@ -1,0 +1,192 @@
+"""What evenodds holds on to in TRL and transformers, and the settings it cannot work with."""
+
+import inspect
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from transformers.trainer_utils import SaveStrategy
+from trl import GRPOConfig
+
+from evenodds.config import EfficiencyConfig
+from evenodds.errors import ConfigError, HostError
+
+SUPPORTED_LOSSES = ("bnpo", "dapo", "dr_grpo", "grpo")
+
+SEAMS: dict[str, tuple[str, ...]] = {
+    "_calculate_rewards": ("inputs", "prompts", "completions", "completion_ids_list"),
+    "_compute_loss": ("model", "inputs"),
+    "_generate_and_score_completions": ("inputs",),
+    "_get_output_dir": ("trial",),
+    "_get_per_token_logps_and_entropies": (
+        "model",
+        "input_ids",
+        "attention_mask",
+        "logits_to_keep",
+        "batch_size",
+    ),
+    "_get_train_sampler": ("dataset",),
+    "_load_optimizer_and_scheduler": ("checkpoint",),
+    "_load_rng_state": ("checkpoint",),
+    "_load_scaler": ("checkpoint",),
+    "_save": ("output_dir", "state_dict"),
+    "_save_checkpoint": ("model", "trial"),
+    "_save_optimizer_and_scheduler": ("output_dir",),
+    "_save_rng_state": ("output_dir",),
+    "_save_scaler": ("output_dir",),
+    "train": ("resume_from_checkpoint",),
+    "training_step": ("model", "inputs", "num_items_in_batch"),
+}
+
+
+def check_seams(host: type) -> None:
+    """Fail by name if the installed TRL lacks a method that the trainer overrides or calls.
+
+    Raises:
+        HostError: a method is gone or takes other arguments.
+    """
+    for name, arguments in SEAMS.items():
+        method = getattr(host, name, None)
+        found = () if method is None else tuple(inspect.signature(method).parameters)[1:]
+        if found[: len(arguments)] != arguments:
+            raise HostError(
+                f"this version of TRL does not fit: GRPOTrainer.{name}",
+                got="no such method" if method is None else f"arguments {', '.join(found)}",
+                expected=f"arguments {', '.join(arguments)}",
+                fix='pip install "trl>=1.16,<1.17"',
+            )
+
+
+def check_settings(config: EfficiencyConfig, args: GRPOConfig, given: Mapping[str, Any]) -> None:
+    """Refuse what selection or replay would silently get wrong, before a model is loaded.
+
+    Args:
+        config: The method's settings.
+        args: The host's settings.
+        given: The arguments of the trainer.
+    """
+    dataset = given.get("train_dataset")
+    if config.selects:
+        _check_dataset(dataset, given)
+    if config.predicts:
+        _check_references(config, args)
+    if config.selects or config.replays:
+        _check_groups(args)
+        _check_save_steps(args)
+    if config.replays:
+        _check_loss(args)
+        _check_text_only(dataset)
+
+
+def _check_dataset(dataset: Any, given: Mapping[str, Any]) -> None:
+    if dataset is None or not hasattr(dataset, "__getitem__"):
+        raise ConfigError(
+            "selection needs a training set that can be indexed",
+            got="no dataset" if dataset is None else type(dataset).__name__,
+            expected="a datasets.Dataset",
+            fix='turn the stream into a Dataset, or set selection="host"',
+        )
+    if given.get("environment_factory") is not None:
+        raise ConfigError(
+            "selection does not know the questions of an environment",
+            got="environment_factory",
+            fix='put the questions into train_dataset, or set selection="host"',
+        )
+
+
+def _check_references(config: EfficiencyConfig, args: GRPOConfig) -> None:
+    if config.num_references % args.world_size:
+        raise ConfigError(
+            "the processes cannot share the references",
+            got=f"num_references = {config.num_references}, {args.world_size} processes",
+            expected="a multiple of the number of processes",
+        )
+
+
+def _check_groups(args: GRPOConfig) -> None:
+    assert args.steps_per_generation is not None
+    assert args.num_generations is not None
+    rows = args.per_device_train_batch_size * args.steps_per_generation
+    groups, rest = divmod(rows, args.num_generations)
+    if rest or groups < 2:
+        raise ConfigError(
+            "each process must generate whole groups, and at least two",
+            got=f"per_device_train_batch_size {args.per_device_train_batch_size} x "
+            f"steps_per_generation {args.steps_per_generation} = {rows} rollouts a process, "
+            f"num_generations {args.num_generations}",
+            expected="a multiple of num_generations, at least twice as large",
+            fix="raise per_device_train_batch_size or gradient_accumulation_steps",
+        )
+
+
+def _check_save_steps(args: GRPOConfig) -> None:
+    """A checkpoint in the middle of a generated batch could not be resumed exactly."""
+    assert args.steps_per_generation is not None
+    every = args.steps_per_generation * args.num_iterations
+    updates = math.lcm(every, args.gradient_accumulation_steps) // args.gradient_accumulation_steps
+    save_steps = args.save_steps
+    if 0 < save_steps < 1 and args.max_steps > 0:
+        save_steps = math.ceil(args.max_steps * save_steps)
+    if args.save_strategy == SaveStrategy.STEPS and save_steps % updates:
+        raise ConfigError(
+            "checkpoints would fall between two updates on one generated batch",
+            got=f"save_steps = {save_steps}",
+            expected=f"a multiple of {updates}, the optimizer steps of each generated batch",
+        )
+
+
+def _check_loss(args: GRPOConfig) -> None:
+    if args.loss_type not in SUPPORTED_LOSSES:
+        raise ConfigError(
+            f"replay is not derived for loss_type={args.loss_type!r}",
+            expected=f"one of {', '.join(SUPPORTED_LOSSES)}",
+            fix="choose one of these, or set fresh_fraction to 1",
+        )
+    if args.importance_sampling_level != "token":
+        raise ConfigError(
+            "replay corrects each token, not whole sequences",
+            got=f"importance_sampling_level={args.importance_sampling_level!r}",
+            expected="'token'",
+            fix="set it to 'token', or set fresh_fraction to 1",
+        )
+
+
+def _check_text_only(dataset: Any) -> None:
+    columns = set(getattr(dataset, "column_names", None) or ())
+    if columns & {"image", "images"}:
+        raise ConfigError(
+            "images cannot be replayed yet",
+            got=f"column {sorted(columns & {'image', 'images'})[0]!r}",
+            fix="set fresh_fraction to 1",
+        )
+
+
+def check_batch(batch: dict[str, Any], rows: int) -> None:
+    """The host's scored batch must be what replay knows how to extend.
+
+    Args:
+        batch: What `_generate_and_score_completions` returned.
+        rows: How many rollouts were asked for.
+    """
+    known = {
+        "advantages",
+        "completion_ids",
+        "completion_mask",
+        "importance_sampling_ratio",
+        "num_items_in_batch",
+        "old_per_token_logps",
+        "prompt_ids",
+        "prompt_mask",
+        "ref_per_token_logps",
+        "sampling_per_token_logps",
+        "tool_mask",
+    }
+    if unknown := sorted(set(batch) - known):
+        raise HostError(
+            "the host's batch has parts that cannot be replayed",
+            got=", ".join(unknown),
+            fix="set fresh_fraction to 1",
+        )
+    shape: torch.Size = batch["prompt_ids"].shape
+    assert shape[0] == rows, (shape, rows)

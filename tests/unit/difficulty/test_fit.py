@@ -1,0 +1,118 @@
+import numpy as np
+import pytest
+import torch
+
+from evenodds.difficulty import (
+    AttentionPredictor,
+    FitConfig,
+    PredictorModel,
+    fit_predictor,
+    pearson,
+)
+from evenodds.errors import CheckpointError, DataError
+from evenodds.types import Observation
+
+SMALL = FitConfig(
+    width=16, num_references=16, batch_size=64, epochs=30, warmup_steps=5, dropout=0.0
+)
+
+
+def synthetic(num_policies=4, num_questions=300, seed=0):
+    """Difficulty hidden in one of eight dimensions, shifted by the strength of each policy."""
+    generator = torch.Generator().manual_seed(seed)
+    embeddings = torch.randn(num_questions, 8, generator=generator)
+    strength = torch.linspace(-1, 1, num_policies)[:, None]
+    difficulty = torch.sigmoid(2 * embeddings[:, 3] + strength)
+    return embeddings, difficulty
+
+
+def test_learns_what_matters_and_keeps_the_best_epoch():
+    embeddings, labels = synthetic()
+    model, report = fit_predictor(embeddings, labels[:3], SMALL, validation_VN=labels[3:])
+    assert report.loss[-1] < report.loss[0]
+    assert report.best_epoch == int(np.argmin(report.validation_loss))
+    assert report.validation_pearson[report.best_epoch] > 0.9
+    rows = np.arange(0, 300, 15)
+    references = Observation(rows, labels[3].numpy()[rows], np.ones(len(rows), dtype=bool))
+    rest = np.setdiff1d(np.arange(300), rows)
+    trained = AttentionPredictor.trained(model, embeddings, embedding_model="").predict(references)
+    untrained = AttentionPredictor.untrained(embeddings).predict(references)
+    truth = labels[3].numpy()[rest]
+    assert pearson(trained[rest], truth) > pearson(untrained[rest], truth) + 0.1
+
+
+def test_is_repeatable_and_leaves_the_global_generator_alone():
+    embeddings, labels = synthetic()
+    config = SMALL.replace(epochs=2, dropout=0.1)
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    one, _ = fit_predictor(embeddings, labels, config)
+    assert torch.equal(before, torch.get_rng_state())
+    torch.manual_seed(6)
+    two, _ = fit_predictor(embeddings, labels, config)
+    for left, right in zip(one.state_dict().values(), two.state_dict().values(), strict=True):
+        assert torch.equal(left, right)
+
+
+def test_missing_labels_are_left_out():
+    embeddings, labels = synthetic()
+    labels[0, 100:] = float("nan")
+    _, report = fit_predictor(embeddings, labels, SMALL.replace(epochs=2))
+    assert np.all(np.isfinite(report.loss))
+
+
+def test_saved_and_loaded_predictors_are_equal(tmp_path):
+    model = PredictorModel(8, 4, embedding_model="policy@abc").eval()
+    model.save(tmp_path / "predictor.safetensors")
+    loaded = PredictorModel.load(tmp_path / "predictor.safetensors")
+    assert loaded.embedding_model == "policy@abc"
+    queries, references = torch.randn(5, 8), torch.randn(3, 8)
+    difficulty = torch.tensor([0.1, 0.5, 0.9])
+    assert torch.equal(
+        model(queries, references, difficulty), loaded(queries, references, difficulty)
+    )
+
+
+def test_trained_prediction_equals_the_module_of_the_paper():
+    torch.manual_seed(0)
+    model = PredictorModel(8, 16).eval()
+    embeddings = torch.randn(40, 8)
+    rows = np.array([1, 5, 30])
+    references = Observation(rows, np.array([0.2, 0.9, 0.4], dtype=np.float32), np.ones(3, bool))
+    predicted = AttentionPredictor.trained(model, embeddings, embedding_model="").predict(
+        references
+    )
+    own = torch.tensor([1, 5, 30])
+    with torch.no_grad():
+        expected = model(embeddings, embeddings[rows], torch.tensor([0.2, 0.9, 0.4]), own)
+    assert predicted == pytest.approx(expected.numpy(), abs=1e-6)
+
+
+def test_another_embedding_model_is_refused():
+    model = PredictorModel(8, 4, embedding_model="a@1")
+    with pytest.raises(DataError, match=r"got: +embeddings of 'b@2'"):
+        AttentionPredictor.trained(model, torch.randn(5, 8), embedding_model="b@2")
+    with pytest.raises(DataError, match="size 9"):
+        AttentionPredictor.trained(model, torch.randn(5, 9), embedding_model="a@1")
+
+
+def test_the_name_before_the_digest_does_not_matter():
+    model = PredictorModel(8, 4, embedding_model="policy@1f")
+    AttentionPredictor.trained(model, torch.randn(5, 8), embedding_model="some/name@1f")
+
+
+def test_a_truncated_file_is_refused(tmp_path):
+    path = tmp_path / "predictor.safetensors"
+    PredictorModel(8, 4).save(path)
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(CheckpointError, match=r"predictor\.safetensors cannot be read"):
+        PredictorModel.load(path)
+
+
+def test_too_few_or_impossible_labels_are_refused():
+    embeddings, labels = synthetic()
+    with pytest.raises(DataError, match="a policy with 10 labelled questions"):
+        fit_predictor(embeddings[:10], labels[:, :10], SMALL)
+    labels[0, 0] = 1.5
+    with pytest.raises(DataError, match=r"outside \[0, 1\]"):
+        fit_predictor(embeddings, labels, SMALL)

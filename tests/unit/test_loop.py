@@ -1,0 +1,267 @@
+import numpy as np
+import pytest
+import torch
+from builders import make_group
+
+from evenodds.config import EfficiencyConfig
+from evenodds.difficulty import AttentionPredictor
+from evenodds.errors import CheckpointError, ConfigError
+from evenodds.files import read_tensors, write_tensors
+from evenodds.loop import DataEfficientLoop
+from evenodds.state import State
+from evenodds.types import Observation, observation_of_groups
+
+SMALL = EfficiencyConfig(num_references=6, capacity=4)
+
+
+class Known:
+    """Predicts what it is told."""
+
+    def __init__(self, difficulty):
+        self.difficulty = np.array(difficulty, dtype=np.float32)
+
+    def predict(self, references):
+        return self.difficulty
+
+
+def make_loop(config=SMALL, num_questions=40, groups=8, predictor=None, seed=0, **settings):
+    if predictor is None and config.predicts:
+        predictor = Known(np.linspace(0, 1, num_questions))
+    return DataEfficientLoop(
+        config, num_questions, groups, predictor=predictor, seed=seed, **settings
+    )
+
+
+def success_of(question, num_questions=40):
+    return 1 - question / (num_questions - 1)
+
+
+def rollout(questions, step, generator, group_size=4):
+    return [
+        make_group(int(q), generator.uniform(size=group_size) < success_of(q), step=step, length=2)
+        for q in questions
+    ]
+
+
+def take_step(loop, generator):
+    step = loop.step
+    probes = loop.plan_references()
+    if len(probes):
+        loop.observe_references(observation_of_groups(rollout(probes, step, generator)))
+    plan = loop.plan_batch()
+    groups = rollout(plan.questions, step, generator)
+    loop.observe(observation_of_groups(groups))
+    loop.store(groups)
+    return probes, plan, groups
+
+
+def test_references_are_probed_every_mu_steps_and_selection_lasts_as_long():
+    loop, generator = make_loop(SMALL.replace(steps_per_selection=3)), np.random.default_rng(0)
+    probed = [len(take_step(loop, generator)[0]) for _ in range(7)]
+    assert probed == [6, 0, 0, 6, 0, 0, 6]
+
+
+def test_batches_are_fresh_until_the_buffer_is_full_enough():
+    loop, generator = make_loop(), np.random.default_rng(0)
+    sizes, stored = [], []
+    for _ in range(6):
+        stored.append(len(loop.buffer))
+        _, plan, _ = take_step(loop, generator)
+        sizes.append((plan.num_fresh, len(plan.replayed)))
+        assert len(plan.questions) == plan.num_fresh
+    for before, size in zip(stored, sizes, strict=True):
+        assert size == ((4, 4) if before >= 4 else (8, 0))
+    assert sizes[0] == (8, 0)
+    assert sizes[-1] == (4, 4)
+
+
+def test_near_zero_temperature_takes_the_questions_nearest_the_target():
+    loop = make_loop(SMALL.replace(selection_temperature=1e-9, fresh_fraction=1.0))
+    _, plan, _ = take_step(loop, np.random.default_rng(0))
+    nearest = np.argsort(np.abs(np.linspace(0, 1, 40) - 0.5))[:8]
+    assert set(plan.questions) == set(nearest)
+
+
+def test_questions_within_one_selection_do_not_repeat():
+    loop, generator = make_loop(SMALL.replace(steps_per_selection=4)), np.random.default_rng(0)
+    chosen = np.concatenate([take_step(loop, generator)[1].questions for _ in range(4)])
+    assert len(set(chosen)) == len(chosen)
+
+
+def test_no_replay_never_stores_or_replays():
+    loop = make_loop(SMALL.replace(fresh_fraction=1.0))
+    generator = np.random.default_rng(0)
+    for _ in range(4):
+        _, plan, _ = take_step(loop, generator)
+        assert plan.replayed == ()
+        assert plan.num_fresh == 8
+    assert len(loop.buffer) == 0
+
+
+def test_uniform_selection_passes_over_the_pool_without_references():
+    config = SMALL.replace(selection="uniform", fresh_fraction=1.0)
+    loop, generator = make_loop(config), np.random.default_rng(0)
+    seen = []
+    for _ in range(10):
+        probes, plan, _ = take_step(loop, generator)
+        assert len(probes) == 0
+        seen += plan.questions.tolist()
+    assert np.bincount(seen, minlength=40).tolist() == [2] * 40
+
+
+def test_host_selection_leaves_the_questions_open_but_replays():
+    config = SMALL.replace(selection="host")
+    loop = make_loop(config)
+    for step in range(3):
+        plan = loop.plan_batch()
+        assert len(plan.questions) == 0
+        groups = [make_group(8 * step + i, step=step) for i in range(plan.num_fresh)]
+        loop.observe(observation_of_groups(groups))
+        loop.store(groups)
+    assert len(plan.replayed) == 4
+
+
+def test_record_and_metrics_by_hand():
+    loop = make_loop(predictor=Known([0.5] * 40), config=SMALL.replace(capacity=8))
+    references = loop.plan_references()
+    loop.observe_references(
+        Observation(references, np.full(6, 0.25, dtype=np.float32), np.ones(6, dtype=bool))
+    )
+    plan = loop.plan_batch()
+    first = [make_group(int(q), (0, 1)) for q in plan.questions[:6]]
+    first += [make_group(int(q), (1, 1)) for q in plan.questions[6:]]
+    loop.observe(observation_of_groups(first))
+    loop.store(first)
+    metrics = loop.metrics()
+    assert metrics["select/num_fresh"] == 8
+    assert metrics["select/num_references"] == 6
+    assert metrics["select/predicted_difficulty_mean"] == 0.5
+    assert metrics["select/observed_difficulty_mean"] == pytest.approx(6 * 0.5 / 8)
+    assert metrics["select/effective_fraction"] == 0.75
+    assert np.isnan(metrics["select/pearson"])  # neither side varies
+    assert metrics["replay/num_replayed"] == 0
+    assert metrics["replay/size"] == 0
+    loop.plan_references()
+    plan = loop.plan_batch()
+    second = [make_group(int(q), (0, 1), step=1) for q in plan.questions]
+    loop.observe(observation_of_groups(second))
+    metrics = loop.metrics()
+    assert metrics["select/num_references"] == 0
+    assert metrics["replay/num_replayed"] == 4
+    assert metrics["replay/size"] == 6
+    assert metrics["replay/age_mean"] == 1.0
+    assert loop.record is not None
+    assert loop.record.replayed_difficulty.tolist() == [0.5] * 4
+
+
+def test_pearson_compares_predictions_and_labels_of_the_references():
+    loop = make_loop()
+    references = loop.plan_references()
+    truth = np.linspace(0, 1, 40, dtype=np.float32)[references]
+    loop.observe_references(Observation(references, truth, np.ones(6, dtype=bool)))
+    plan = loop.plan_batch()
+    loop.observe(observation_of_groups([make_group(int(q)) for q in plan.questions]))
+    assert loop.metrics()["select/pearson"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, 5])
+def test_a_restored_loop_goes_on_exactly(tmp_path, at):
+    torch.manual_seed(0)
+    embeddings = torch.randn(40, 5)
+
+    def fresh(seed=0):
+        return make_loop(predictor=AttentionPredictor.untrained(embeddings), seed=seed)
+
+    def go_on(loop, generator, steps):
+        lines = []
+        for _ in range(steps):
+            probes, plan, _ = take_step(loop, generator)
+            ages = [(group.question, group.step) for group in plan.replayed]
+            lines.append((probes.tolist(), plan.questions.tolist(), ages))
+        return lines
+
+    loop, generator = fresh(), np.random.default_rng(0)
+    go_on(loop, generator, at)
+    state = loop.state()
+    write_tensors(tmp_path / "s.safetensors", state.tensors, state.values)
+    rollouts = generator.bit_generator.state
+    expected = go_on(loop, generator, 5)
+
+    tensors, values = read_tensors(tmp_path / "s.safetensors")
+    other = fresh(seed=99)
+    other.restore(State(values, tensors))
+    generator.bit_generator.state = rollouts
+    assert go_on(other, generator, 5) == expected
+
+
+def test_seeds_differ_and_repeat():
+    def chosen(seed):
+        return take_step(make_loop(seed=seed), np.random.default_rng(0))[0].tolist()
+
+    assert chosen(1) == chosen(1)
+    assert chosen(1) != chosen(2)
+
+
+def test_state_of_another_pool_is_refused():
+    state = make_loop().state()
+    with pytest.raises(CheckpointError, match="expected: 40 questions"):
+        make_loop(num_questions=41).restore(state)
+
+
+class Two:
+    """One of two processes; `other` is what the other one would send."""
+
+    count = 2
+
+    def __init__(self, index, sent):
+        self.index, self.sent = index, sent
+
+    def broadcast(self, value):
+        if self.index == 0:
+            self.sent.append(value)
+            return value
+        return self.sent.pop(0)
+
+    def gather(self, value):
+        return [value, value]
+
+
+def test_two_processes_share_one_selection_and_split_it():
+    sent = []
+    first = make_loop(ranks=Two(0, sent))
+    references = first.plan_references()
+    observation = Observation(references, np.full(6, 0.5, np.float32), np.ones(6, dtype=bool))
+    first.observe_references(observation)
+    one = first.plan_batch()
+    second = DataEfficientLoop(SMALL, 40, 8, ranks=Two(1, sent))  # needs no predictor
+    assert second.plan_references().tolist() == references.tolist()
+    second.observe_references(observation)
+    two = second.plan_batch()
+    assert len(one.questions) == len(two.questions) == 4
+    assert not set(one.questions) & set(two.questions)
+    assert first.buffer.capacity + second.buffer.capacity == 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"groups": 41}, "41 groups a step, 40 questions"),
+        ({"config": SMALL.replace(num_references=41)}, "num_references = 41, 40 questions"),
+        ({"config": SMALL.replace(fresh_fraction=0.01)}, "at least one group of each kind"),
+        ({"config": SMALL.replace(fresh_fraction=0.99)}, "at least one group of each kind"),
+        ({"config": SMALL.replace(capacity=3)}, "set capacity to 4 or more"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        make_loop(**settings)
+
+
+def test_a_missing_predictor_is_refused():
+    with pytest.raises(ConfigError, match="needs a predictor"):
+        DataEfficientLoop(SMALL, 40, 8)
+
+
+def test_processes_that_cannot_share_a_batch_are_refused():
+    with pytest.raises(ConfigError, match="7 groups a step, 2 processes"):
+        make_loop(groups=7, ranks=Two(0, []))
