@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 import torch
-from builders import make_group
 
 from evenodds.config import EfficiencyConfig
 from evenodds.difficulty import AttentionPredictor
@@ -10,6 +9,8 @@ from evenodds.files import read_tensors, write_tensors
 from evenodds.loop import DataEfficientLoop
 from evenodds.state import State
 from evenodds.types import Observation, observation_of_groups
+
+from builders import make_group
 
 SMALL = EfficiencyConfig(num_references=6, capacity=4)
 

@@ -1,12 +1,13 @@
 import numpy as np
 import pytest
-from builders import make_group, same_group
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evenodds.files import read_tensors, write_tensors
 from evenodds.replay import ReplayBuffer
 from evenodds.state import State
+
+from builders import make_group, same_group
 
 
 def make_buffer(capacity=4, seed=0):

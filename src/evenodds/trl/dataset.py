@@ -5,6 +5,8 @@ import json
 import logging
 from typing import Any
 
+from datasets import Dataset
+
 from evenodds.errors import DataError
 
 logger = logging.getLogger(__name__)
@@ -18,7 +20,7 @@ class DatasetQuestions:
     """
 
     def __init__(self, dataset: Any) -> None:
-        self._dataset = dataset if hasattr(dataset, "__getitem__") else None
+        self._dataset = dataset if isinstance(dataset, Dataset) else None
         self._ids: list[str] = []
         self._rows: list[int] = []  # first row of each question in the dataset
         self._number: dict[str, int] = {}

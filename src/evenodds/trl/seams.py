@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from datasets import Dataset
 from transformers.trainer_utils import SaveStrategy
 from trl import GRPOConfig
 
@@ -80,7 +81,7 @@ def check_settings(config: EfficiencyConfig, args: GRPOConfig, given: Mapping[st
 
 
 def _check_dataset(dataset: Any, given: Mapping[str, Any]) -> None:
-    if dataset is None or not hasattr(dataset, "__getitem__"):
+    if not isinstance(dataset, Dataset):
         raise ConfigError(
             "selection needs a training set that can be indexed",
             got="no dataset" if dataset is None else type(dataset).__name__,
