@@ -10,4 +10,19 @@ os.environ["EVENODDS_CACHE"] = tempfile.mkdtemp(prefix="evenodds-test-cache-")
 
 from jaxtyping import install_import_hook
 
-install_import_hook("evenodds", "typecheck.check")
+# Settings check themselves, and their tests pass wrong types on purpose.
+SHAPED = [
+    "difficulty",
+    "embeddings",
+    "evaluation",
+    "loop",
+    "loss",
+    "recorder",
+    "references",
+    "replay",
+    "selection",
+    "state",
+    "trl",
+    "types",
+]
+install_import_hook([f"evenodds.{name}" for name in SHAPED], "typecheck.check")

@@ -8,6 +8,7 @@ from typing import Any
 from datasets import Dataset
 
 from evenodds.errors import DataError
+from evenodds.questions import question_id
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +24,8 @@ class DatasetQuestions:
         self._dataset = dataset if isinstance(dataset, Dataset) else None
         self._ids: list[str] = []
         self._rows: list[int] = []  # first row of each question in the dataset
-        self._number: dict[str, int] = {}
+        self._named: set[str] = set()
+        self._number: dict[str, int] = {}  # by content of the whole row
         if self._dataset is not None:
             self._index()
 
@@ -41,7 +43,7 @@ class DatasetQuestions:
 
     def number_of(self, row: dict[str, Any]) -> int:
         """The question of a row that the host chose."""
-        return self._add(row_id(row), row=-1)
+        return self._add(row, number=-1)
 
     @property
     def texts(self) -> list[str]:
@@ -60,22 +62,26 @@ class DatasetQuestions:
                 fix='dataset.rename_column("question", "prompt")',
             )
         for number, row in enumerate(self._dataset):
-            self._add(row_id(row), number)
+            self._add(dict(row), number)
         if merged := len(self._dataset) - len(self):
             logger.info("%d duplicate rows were merged; %d questions", merged, len(self))
 
-    def _add(self, content: str, row: int) -> int:
+    def _add(self, row: dict[str, Any], number: int) -> int:
+        """The question of a row; a new one where neither it nor its other columns were seen."""
+        content = _digest(row)
         if content not in self._number:
+            name = row.get("question_id")
+            name = name if isinstance(name, str) else question_id(row["prompt"])
+            if name in self._named:  # the same prompt with other columns
+                name = f"{name}-{content[:8]}"
+            self._named.add(name)
             self._number[content] = len(self._ids)
-            self._ids.append(content)
-            self._rows.append(row)
+            self._ids.append(name)
+            self._rows.append(number)
         return self._number[content]
 
 
-def row_id(row: dict[str, Any]) -> str:
-    """A row's own `question_id`, or else a hash of all its columns."""
-    if isinstance(given := row.get("question_id"), str):
-        return given
+def _digest(row: dict[str, Any]) -> str:
     text = json.dumps(row, sort_keys=True, default=str, ensure_ascii=False)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 

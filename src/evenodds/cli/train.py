@@ -1,0 +1,131 @@
+"""`evenodds train`: run a config, or go on with a run folder."""
+
+import argparse
+import os
+import time
+import warnings
+from pathlib import Path
+
+from evenodds.errors import CheckpointError, ConfigError
+from evenodds.files import read_json, write_json
+from evenodds.run_config import RunConfig, apply_change, packaged_configs, read_config
+
+CONFIG = "config.json"
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "train",
+        help="train a policy with GRPO, selection and replay",
+        description="Train a policy with GRPO on TRL, choosing questions by predicted difficulty "
+        "and replaying recent rollouts.",
+        epilog=f"packaged configs: {', '.join(packaged_configs())}",
+    )
+    parser.add_argument(
+        "config", nargs="?", help="a TOML file, or a packaged config such as quickstart"
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="SECTION.KEY=VALUE",
+        help="change a setting; can be repeated",
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="run folder; must be new or empty")
+    parser.add_argument(
+        "--resume", type=Path, metavar="DIR", help="go on from the newest checkpoint of a run"
+    )
+    parser.set_defaults(command=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check, train, and show how it went."""
+    config, folder = _config_and_folder(options)
+    resume = options.resume is not None and _has_checkpoint(folder)
+    _quieten(config)
+    from evenodds.cli.display import TrainingDisplay
+    from evenodds.trl.run import prepare, train
+
+    is_main = os.environ.get("RANK", "0") == "0"
+    prepared = prepare(config, folder)
+    if is_main:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / CONFIG, config.as_dict())
+    display = TrainingDisplay(config, len(prepared.pool), folder)
+    if not is_main:
+        train(prepared, folder, resume=resume)
+        return 0
+    with display:
+        summary = train(prepared, folder, resume=resume, on_step=display.update)
+    display.summary(summary)
+    return 0
+
+
+def _config_and_folder(options: argparse.Namespace) -> tuple[RunConfig, Path]:
+    if options.resume is not None:
+        if options.config is not None or options.out is not None:
+            raise ConfigError(
+                "--resume goes on with a run as it was",
+                got="a config or --out besides it",
+                fix="evenodds train --resume DIR [--set run.steps=N]",
+            )
+        return _resumed(options.resume, options.set), options.resume
+    if options.config is None:
+        raise ConfigError(
+            "no config was named",
+            expected=f"a TOML file or one of {', '.join(packaged_configs())}",
+            fix="evenodds train quickstart",
+        )
+    config = read_config(options.config, options.set)
+    folder = options.out or Path("runs") / f"{config.run.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigError(
+            "the run folder is in use",
+            got=folder,
+            expected="a new or empty folder",
+            fix=f"evenodds train --resume {folder}, or another --out",
+        )
+    return config, folder
+
+
+def _resumed(folder: Path, changes: list[str]) -> RunConfig:
+    if not (folder / CONFIG).exists():
+        raise CheckpointError(
+            "this is not a run folder", got=folder, expected=f"a folder with {CONFIG}"
+        )
+    tables = read_json(folder / CONFIG)
+    for change in changes:
+        apply_change(tables, change)
+    return RunConfig.from_mapping(tables)
+
+
+def _has_checkpoint(folder: Path) -> bool:
+    """Whether any checkpoint was written to the end; a run killed before that begins anew."""
+    return any(
+        _is_json(path / "trainer_state.json")
+        for path in (folder / "checkpoints").glob("checkpoint-*")
+    )
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        read_json(path)
+    except CheckpointError:
+        return False
+    return True
+
+
+def _quieten(config: RunConfig) -> None:
+    """Leave the screen to our own display, and set the threads before torch starts any."""
+    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
+    warnings.filterwarnings("ignore", category=FutureWarning, module="trl")
+    import torch
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    if config.run.threads is not None:
+        torch.set_num_threads(config.run.threads)

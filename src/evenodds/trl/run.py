@@ -1,0 +1,358 @@
+"""A whole run from a config: load, check, train, evaluate, and leave a run folder."""
+
+import functools
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from transformers import GenerationConfig, PrinterCallback, TrainerCallback
+from trl import GRPOConfig
+from trl.models import unwrap_model_for_generation
+
+from evenodds.errors import ConfigError
+from evenodds.evaluation import Evaluation, Evaluator
+from evenodds.files import read_lines, write_json
+from evenodds.policies import load_policy, load_tokenizer
+from evenodds.questions import QuestionPool, check_arithmetic, check_prompt_lengths, load_pool
+from evenodds.recorder import METRICS
+from evenodds.resources import resolved_path
+from evenodds.rewards import make_reward
+from evenodds.run_config import RunConfig
+from evenodds.trl.checkpoint import last_complete
+from evenodds.trl.trainer import DataEfficientGRPOTrainer
+
+logger = logging.getLogger(__name__)
+
+OnStep = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """What a run needs, checked, with no weights loaded yet."""
+
+    config: RunConfig
+    pool: QuestionPool
+    held_out: QuestionPool | None
+    reward: Any
+    tokenizer: Any
+    args: GRPOConfig
+
+
+def prepare(config: RunConfig, folder: Path) -> Prepared:
+    """Read the questions and check every setting, before a model is loaded.
+
+    Args:
+        config: The whole run.
+        folder: Its run folder.
+
+    Raises:
+        EvenoddsError: whatever is wrong, with how to mend it.
+    """
+    args = host_config(config, folder)
+    pool, held_out = _pools(config)
+    check_arithmetic(
+        len(pool),
+        num_references=config.efficiency.num_references,
+        group_size=config.generation.group_size,
+        groups_per_step=config.generation.groups_per_step,
+        world_size=args.world_size,
+        selects=config.efficiency.predicts,
+    )
+    reward = make_reward(config.reward)
+    reward.check(pool.answers, pool.ids)
+    tokenizer = load_tokenizer(config.model)
+    if config.data.max_prompt_tokens is not None:
+        limit, drop = config.data.max_prompt_tokens, config.data.drop_long
+        pool = check_prompt_lengths(pool, tokenizer, limit, drop_long=drop)
+    return Prepared(config, pool, held_out, reward, tokenizer, args)
+
+
+def train(
+    prepared: Prepared, folder: Path, *, resume: bool = False, on_step: OnStep | None = None
+) -> dict[str, Any]:
+    """Train, and leave checkpoints, `final/` and `summary.json` in the run folder.
+
+    Args:
+        prepared: From `prepare`.
+        folder: The run folder.
+        resume: Go on from the newest complete checkpoint in it.
+        on_step: Called with the metrics of each step, step 0 included, on process 0.
+
+    Returns:
+        The summary; empty on other processes.
+    """
+    checkpoint = str(last_complete(folder / "checkpoints")) if resume else None
+    held_out = None if prepared.held_out is None else HeldOut(prepared, on_step)
+    trainer = make_trainer(prepared, folder, [] if held_out is None else [held_out])
+    if held_out is not None:
+        held_out.trainer = trainer
+    if on_step is not None:
+        trainer.add_callback(_Watch(trainer, on_step))
+    trainer.train(resume_from_checkpoint=checkpoint)
+    trainer.save_model(str(folder / "final"))
+    if not trainer.accelerator.is_main_process:
+        return {}
+    summary = {"name": prepared.config.run.name, **summarise(read_lines(folder / METRICS))}
+    write_json(folder / "summary.json", summary)
+    return summary
+
+
+def make_trainer(
+    prepared: Prepared, folder: Path, callbacks: Sequence[TrainerCallback] = ()
+) -> DataEfficientGRPOTrainer:
+    """The trainer of a run, with its policy loaded."""
+    config = prepared.config
+    efficiency = config.efficiency.replace(reward_range=config.reward.range)
+    if efficiency.predictor is not None:
+        efficiency = efficiency.replace(predictor=str(resolved_path(efficiency.predictor)))
+    trainer = DataEfficientGRPOTrainer(
+        model=load_policy(config.model),
+        reward_funcs=prepared.reward,
+        args=prepared.args,
+        train_dataset=Dataset.from_list(prepared.pool.rows()),
+        processing_class=prepared.tokenizer,
+        peft_config=_peft_config(config),
+        callbacks=list(callbacks),
+        efficiency=efficiency,
+        run_dir=folder,
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def host_config(config: RunConfig, folder: Path) -> GRPOConfig:
+    """TRL's own config, from ours.
+
+    Raises:
+        ConfigError: the batch cannot be cut into updates and micro-batches, or TRL refuses a
+            setting of `training.host`.
+    """
+    run, generation, training = config.run, config.generation, config.training
+    has_gpu = torch.cuda.is_available()
+    updates = training.updates_per_step
+    settings: dict[str, Any] = {
+        "output_dir": str(folder / "checkpoints"),
+        "seed": run.seed,
+        "max_steps": run.steps * updates,
+        "logging_steps": updates,
+        "save_strategy": "steps",
+        "save_steps": (run.save_every or run.steps) * updates,
+        "save_total_limit": run.keep_checkpoints,
+        "report_to": list(run.report_to) or "none",
+        "disable_tqdm": True,
+        "num_generations": generation.group_size,
+        "max_completion_length": generation.max_new_tokens,
+        "temperature": generation.temperature,
+        "top_p": generation.top_p,
+        "use_vllm": generation.use_vllm,
+        "learning_rate": training.learning_rate,
+        "lr_scheduler_type": training.schedule,
+        "warmup_steps": training.warmup_steps,
+        "weight_decay": training.weight_decay,
+        "max_grad_norm": training.max_grad_norm,
+        "loss_type": training.loss_type,
+        "scale_rewards": training.scale_rewards,
+        "epsilon": training.clip_low,
+        "epsilon_high": training.clip_high,
+        "beta": training.kl_coefficient,
+        "use_cpu": not has_gpu,
+        "bf16": has_gpu and config.model.dtype != "float16",
+        "gradient_checkpointing": has_gpu,
+    }
+    settings |= training.host or {}
+    try:
+        world_size = GRPOConfig(**settings).world_size
+        return GRPOConfig(**{**settings, **_batches(config, world_size)})
+    except (TypeError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError("TRL refuses the settings of this run", got=error) from error
+
+
+def _batches(config: RunConfig, world_size: int) -> dict[str, int]:
+    """How the rollouts of a step are cut: by process, by update, by micro-batch."""
+    rows = config.generation.groups_per_step * config.generation.group_size
+    updates = config.training.updates_per_step
+    micro = config.training.micro_batch or max(1, rows // (world_size * updates))
+    if rows % (world_size * updates * micro):
+        raise ConfigError(
+            "the rollouts of a step cannot be cut evenly",
+            got=f"{rows} rollouts, {world_size} processes, {updates} updates, micro-batches of "
+            f"{micro}",
+            expected="processes times updates times micro_batch to divide the rollouts",
+            fix="change generation.groups_per_step, training.updates_per_step or "
+            "training.micro_batch",
+        )
+    parts = rows // (world_size * micro)
+    return {
+        "per_device_train_batch_size": micro,
+        "steps_per_generation": parts,
+        "gradient_accumulation_steps": parts // updates,
+    }
+
+
+def _pools(config: RunConfig) -> tuple[QuestionPool, QuestionPool | None]:
+    """The questions to train on and the held-out ones, none of which is in both."""
+    pool = load_pool(config.data)
+    if config.evaluation_data is None:
+        return pool, None
+    held_out = load_pool(config.evaluation_data)
+    taken = set(held_out.ids)
+    kept = [row for row, name in enumerate(pool.ids) if name not in taken]
+    if not kept:
+        raise ConfigError(
+            "every question is held out for evaluation",
+            got=f"{len(pool)} questions",
+            fix="set evaluation.split, evaluation.source or evaluation.limit",
+        )
+    if len(kept) < len(pool):
+        logger.warning("%d held-out questions leave the pool", len(pool) - len(kept))
+        pool = pool.take(kept)
+    return pool, held_out
+
+
+def _peft_config(config: RunConfig) -> Any:
+    if config.model.lora_rank is None:
+        return None
+    from peft import LoraConfig
+
+    targets = list(config.model.lora_targets) or None
+    return LoraConfig(r=config.model.lora_rank, target_modules=targets)
+
+
+class HeldOut(TrainerCallback):
+    """Scores the held-out questions at the start, every so many steps, and at the end.
+
+    Args:
+        prepared: The run.
+        on_step: Called with the metrics of step 0.
+    """
+
+    def __init__(self, prepared: Prepared, on_step: OnStep | None = None) -> None:
+        assert prepared.held_out is not None
+        assert prepared.config.evaluation is not None
+        self.config = prepared.config.evaluation
+        self.max_new_tokens = prepared.config.generation.max_new_tokens
+        self.evaluator = Evaluator(
+            prepared.held_out, prepared.reward, prepared.tokenizer, self.config
+        )
+        self.on_step = on_step
+        self.trainer: DataEfficientGRPOTrainer
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Before the first step."""
+        if state.global_step == 0:
+            metrics = {"step": 0, "rollout_step": 0, **self.measure()}
+            if state.is_world_process_zero:
+                self.trainer.recorder.metrics(metrics)
+                if self.on_step is not None:
+                    self.on_step(metrics)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """After every so many rollout steps, and the last one."""
+        step, rest = divmod(state.global_step, args.logging_steps)
+        is_due = self.config.every and step % self.config.every == 0
+        if rest == 0 and (is_due or state.global_step >= state.max_steps):
+            self.trainer.note_metrics(self.measure())
+
+    def measure(self) -> dict[str, float]:
+        """Accuracy, its standard error, and the seconds it took."""
+        start = time.perf_counter()
+        evaluation = self.evaluate()
+        return {
+            "eval/accuracy": evaluation.accuracy,
+            "eval/standard_error": evaluation.standard_error,
+            "time/evaluate_s": time.perf_counter() - start,
+        }
+
+    def evaluate(self) -> Evaluation:
+        """Every process scores its share of the questions."""
+        trainer, ranks = self.trainer, self.trainer.ranks
+        model: Any = trainer.model
+        was_training = model.training
+        model.eval()
+        try:
+            with unwrap_model_for_generation(
+                trainer.model_wrapped,  # type: ignore[arg-type]
+                trainer.accelerator,
+                gather_deepspeed3_params=trainer.args.ds3_gather_for_generation,
+            ) as unwrapped:
+                generate = functools.partial(self._generate, unwrapped)
+                rows = self.evaluator.rows(ranks.index, ranks.count)
+                scores = self.evaluator.score(generate, rows, trainer.accelerator.device)
+        finally:
+            model.train(was_training)
+        return Evaluation(np.concatenate(ranks.gather(scores)))
+
+    def _generate(self, model: Any, ids_RP: Any, mask_RP: Any) -> Any:
+        sampled = self.config.temperature > 0
+        settings: dict[str, Any] = {"do_sample": sampled, "max_new_tokens": self.max_new_tokens}
+        if sampled:
+            settings |= {"temperature": self.config.temperature, "top_p": self.config.top_p}
+            settings |= {"top_k": 0}
+        config = GenerationConfig(
+            pad_token_id=self.evaluator.tokenizer.pad_token_id,
+            eos_token_id=self.trainer.eos_token_ids,
+            disable_compile=True,
+            **settings,
+        )
+        return model.generate(input_ids=ids_RP, attention_mask=mask_RP, generation_config=config)
+
+
+class _Watch(TrainerCallback):
+    def __init__(self, trainer: DataEfficientGRPOTrainer, on_step: OnStep) -> None:
+        self.trainer, self.on_step, self._seen = trainer, on_step, 0
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        metrics = self.trainer.step_metrics
+        if state.is_world_process_zero and metrics.get("step", 0) > self._seen:
+            self._seen = int(metrics["step"])
+            self.on_step(metrics)
+
+
+def summarise(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """First and last accuracy, means over the steps, and totals.
+
+    Args:
+        lines: Of `metrics.jsonl`.
+    """
+    steps = [line for line in lines if line["step"] > 0]
+    accuracies = [line["eval/accuracy"] for line in lines if line.get("eval/accuracy") is not None]
+    probed = [line for line in steps if line.get("select/num_references")]
+    last = steps[-1] if steps else {}
+    return {
+        "steps": len(steps),
+        "eval/accuracy_first": accuracies[0] if accuracies else None,
+        "eval/accuracy_last": accuracies[-1] if accuracies else None,
+        "reward/mean_first": steps[0]["reward/mean"] if steps else None,
+        "reward/mean_last": last.get("reward/mean"),
+        "select/effective_fraction": _mean(steps, "select/effective_fraction"),
+        "select/pearson": _mean(probed, "select/pearson"),
+        "select/num_fresh": _total(steps, "select/num_fresh"),
+        "select/num_references": _total(steps, "select/num_references"),
+        "replay/num_replayed": _total(steps, "replay/num_replayed"),
+        "replay/ratio_mean": _mean(steps, "replay/ratio_mean"),
+        "rollouts/total": last.get("rollouts/total"),
+        "tokens/generated_total": last.get("tokens/generated_total"),
+        "time/train_s": _total(steps, "time/step_s"),
+        "time/evaluate_s": _total(lines, "time/evaluate_s"),
+        **{
+            f"time/{part}_s": _mean(steps, f"time/{part}_s")
+            for part in ("step", "reference", "generate", "select", "logprobs", "update")
+        },
+    }
+
+
+def _mean(lines: Sequence[dict[str, Any]], key: str) -> float | None:
+    values = [line[key] for line in lines if line.get(key) is not None]
+    return float(np.mean(values)) if values else None
+
+
+def _total(lines: Sequence[dict[str, Any]], key: str) -> float:
+    return float(sum(line[key] for line in lines if line.get(key) is not None))
