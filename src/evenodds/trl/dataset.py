@@ -8,7 +8,7 @@ from typing import Any
 from datasets import Dataset
 
 from evenodds.errors import DataError
-from evenodds.questions import question_id
+from evenodds.questions import prompt_text, question_id
 
 logger = logging.getLogger(__name__)
 
@@ -84,10 +84,3 @@ class DatasetQuestions:
 def _digest(row: dict[str, Any]) -> str:
     text = json.dumps(row, sort_keys=True, default=str, ensure_ascii=False)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def prompt_text(prompt: str | list[dict[str, Any]]) -> str:
-    """A prompt as plain text: the contents of its messages, or itself."""
-    if isinstance(prompt, str):
-        return prompt
-    return "\n".join(str(message["content"]) for message in prompt)
