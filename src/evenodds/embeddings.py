@@ -6,6 +6,7 @@ file nor a changed model can give wrong embeddings.
 """
 
 import hashlib
+import importlib.util
 import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -114,6 +115,16 @@ def embed_with_model(
     )
 
 
+def check_embedding_model(spec: str) -> None:
+    """Refuse a sentence encoder where the library for it is not installed."""
+    needs_library = spec.startswith(SENTENCE_TRANSFORMERS)
+    if needs_library and importlib.util.find_spec("sentence_transformers") is None:
+        raise ConfigError(
+            f"{spec!r} needs the sentence-transformers library",
+            fix='pip install "evenodds[sentence-transformers]"',
+        )
+
+
 @torch.inference_mode()
 def mean_pooled(
     backbone: Callable[..., Any], input_ids_NT: Tensor, mask_NT: Tensor
@@ -206,14 +217,10 @@ def _embed_sentences(
     cache: Path | None,
     track: Track,
 ) -> Embeddings:
+    check_embedding_model(spec)
+    from sentence_transformers import SentenceTransformer
+
     name = spec.removeprefix(SENTENCE_TRANSFORMERS)
-    try:
-        from sentence_transformers import SentenceTransformer
-    except ImportError as error:
-        raise ConfigError(
-            f"{spec!r} needs the sentence-transformers library",
-            fix='pip install "evenodds[sentence-transformers]"',
-        ) from error
     encoder = SentenceTransformer(name, device=device)
 
     def compute() -> Tensor:

@@ -1,7 +1,9 @@
 """How well a policy answers held-out questions: the mean reward of sampled completions."""
 
+import asyncio
+import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +50,7 @@ class Evaluator:
 
     Args:
         pool: The held-out questions.
-        reward: In TRL's form; not asynchronous.
+        reward: In TRL's form; may be asynchronous.
         tokenizer: The policy's, padding on the left.
         config: Samples and batch size.
     """
@@ -104,9 +106,16 @@ class Evaluator:
         texts = self.tokenizer.batch_decode(output_RL[:, longest:], skip_special_tokens=True)
         questions = [self.pool.row(row) for row in batch]
         columns = {name: [q[name] for q in questions] for name in questions[0] if name != "prompt"}
-        return self.reward(
-            prompts=[question["prompt"] for question in questions], completions=texts, **columns
-        )
+        prompts = [question["prompt"] for question in questions]
+        completions = texts
+        if not isinstance(prompts[0], str):
+            completions = [[{"role": "assistant", "content": text}] for text in texts]
+        scores = self.reward(prompts=prompts, completions=completions, **columns)
+        return asyncio.run(_awaited(scores)) if inspect.isawaitable(scores) else scores
+
+
+async def _awaited(scores: Awaitable[list[float]]) -> list[float]:
+    return await scores
 
 
 def tokenize_prompts(tokenizer: Any, prompts: Sequence[Any]) -> list[list[int]]:

@@ -91,15 +91,9 @@ class DataEfficientLoop:
         self.num_questions = num_questions
         self.predictor = predictor
         self.ranks: Ranks = ranks or SingleProcess()
-        self.groups_per_rank = _share(groups_per_step, self.ranks.count)
-        self.replayed_per_rank = round((1 - config.fresh_fraction) * self.groups_per_rank)
-        _check_sizes(
-            config,
-            num_questions,
-            self.groups_per_rank,
-            self.replayed_per_rank,
-            self.ranks.count,
-        )
+        check_sizes(config, num_questions, groups_per_step, self.ranks.count)
+        self.groups_per_rank = groups_per_step // self.ranks.count
+        self.replayed_per_rank = _replayed(config, self.groups_per_rank)
         if config.predicts and predictor is None and self.ranks.index == 0:
             raise ConfigError(
                 "selection by difficulty needs a predictor",
@@ -293,14 +287,9 @@ class DataEfficientLoop:
         return self.groups_per_rank * self.ranks.count
 
 
-def _share(groups_per_step: int, processes: int) -> int:
-    if groups_per_step % processes:
-        raise ConfigError(
-            "the processes cannot share a batch of whole groups",
-            got=f"{groups_per_step} groups a step, {processes} processes",
-            expected="a number of groups that the number of processes divides",
-        )
-    return groups_per_step // processes
+def _replayed(config: EfficiencyConfig, groups: int) -> int:
+    """Groups of a batch that are replayed once the buffer holds enough."""
+    return round((1 - config.fresh_fraction) * groups)
 
 
 def _part(total: int, processes: int, index: int) -> int:
@@ -308,28 +297,36 @@ def _part(total: int, processes: int, index: int) -> int:
     return total // processes + (index < total % processes)
 
 
-def _check_sizes(
-    config: EfficiencyConfig,
-    num_questions: int,
-    groups_per_rank: int,
-    replayed_per_rank: int,
-    processes: int,
+def check_sizes(
+    config: EfficiencyConfig, num_questions: int, groups_per_step: int, processes: int
 ) -> None:
-    groups_per_step = groups_per_rank * processes
-    if config.selects and groups_per_step > num_questions:
-        raise ConfigError(
-            "a batch needs more different questions than the pool has",
-            got=f"{groups_per_step} groups a step, {num_questions} questions",
-            expected="groups per step at most the number of questions",
-            fix="use smaller batches or a larger pool",
-        )
-    if config.predicts and config.num_references > num_questions:
-        raise ConfigError(
-            "more references than questions",
-            got=f"num_references = {config.num_references}, {num_questions} questions",
-            expected="num_references at most the number of questions",
-            fix=f"set num_references to {num_questions} or less, or add questions",
-        )
+    """Refuse a batch, a reference set or a buffer that does not fit the pool or the processes.
+
+    Args:
+        config: Every knob of the method.
+        num_questions: N, size of the pool; 0 where the host chooses from a stream.
+        groups_per_step: B, groups of a batch over all processes.
+        processes: Number of processes.
+    """
+    shared = {"groups a step": groups_per_step}
+    if config.predicts:
+        shared["references"] = config.num_references
+    for name, count in shared.items():
+        if count % processes:
+            raise ConfigError(
+                f"the processes cannot share the {name} evenly",
+                got=f"{count} {name}, {processes} processes",
+                expected="a number that the number of processes divides",
+            )
+        if count > num_questions and (config.selects or num_questions):
+            raise ConfigError(
+                "the pool is too small",
+                got=f"{count} {name}, {num_questions} questions",
+                expected="at most as many as there are different questions",
+                fix="add questions, use smaller batches, or lower efficiency.num_references",
+            )
+    groups_per_rank = groups_per_step // processes
+    replayed_per_rank = _replayed(config, groups_per_rank)
     if config.replays and not 0 < replayed_per_rank < groups_per_rank:
         raise ConfigError(
             "fresh_fraction leaves no place for a replayed or for a fresh group",

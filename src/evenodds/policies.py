@@ -1,5 +1,6 @@
 """Loading the policy that is trained: from a name, a folder, a GGUF file or the toy world."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,8 @@ def load_policy(config: ModelSection) -> Any:
         )
     except (OSError, ValueError, ImportError) as error:
         raise _cannot_load(config, error) from error
+    if "gguf_file" in options:
+        model = _dequantized(model)
     frozen = [name for name, weight in model.named_parameters() if not weight.is_floating_point()]
     if frozen:
         raise ConfigError(
@@ -48,6 +51,19 @@ def load_policy(config: ModelSection) -> Any:
             fix="use a model that is not quantized, or a GGUF file, which is dequantized",
         )
     return model
+
+
+def _dequantized(model: Any) -> Any:
+    """A plain model with the weights that the loader has dequantized.
+
+    The loader leaves a mark of the quantization on its model, for which trainers refuse it.
+    """
+    config = copy.deepcopy(model.config)
+    del config.quantization_config
+    plain = type(model)(config).to(model.dtype)
+    plain.load_state_dict(model.state_dict())
+    plain.generation_config = model.generation_config
+    return plain
 
 
 def _source(config: ModelSection) -> tuple[str, dict[str, str]]:

@@ -3,8 +3,6 @@
 import numpy as np
 from jaxtyping import Int
 
-from evenodds.errors import ConfigError
-
 
 def draw_references(
     num_questions: int, num_references: int, generator: np.random.Generator
@@ -19,11 +17,5 @@ def draw_references(
     Returns:
         Rows in the pool, in random order.
     """
-    if num_references > num_questions:
-        raise ConfigError(
-            "more references than questions",
-            got=f"num_references = {num_references}, {num_questions} questions in the pool",
-            expected="num_references at most the number of questions",
-            fix=f"set num_references to {num_questions} or less, or add questions",
-        )
+    assert num_references <= num_questions, (num_references, num_questions)
     return generator.choice(num_questions, size=num_references, replace=False)

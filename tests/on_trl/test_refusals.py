@@ -68,14 +68,13 @@ def test_a_dataset_without_prompts(make_trainer):
         )
 
 
-def test_more_references_than_questions(make_trainer):
-    with pytest.raises(ConfigError, match="num_references = 8, 4 questions"):
-        make_trainer(
-            SMALL.replace(fresh_fraction=1.0),
-            dataset=make_dataset(4),
-            per_device_train_batch_size=8,
-            gradient_accumulation_steps=1,
-        )
+def test_more_references_than_questions(tmp_path):
+    efficiency = SMALL.replace(num_references=60)
+    refuse(tmp_path, "60 references, 48 questions", efficiency=efficiency)
+
+
+def test_batches_larger_than_the_pool(tmp_path):
+    refuse(tmp_path, "8 groups a step, 6 questions", dataset=make_dataset(6))
 
 
 def test_no_checkpoint_to_resume_from(make_trainer):

@@ -247,7 +247,7 @@ def test_two_processes_share_one_selection_and_split_it():
     ("settings", "message"),
     [
         ({"groups": 41}, "41 groups a step, 40 questions"),
-        ({"config": SMALL.replace(num_references=41)}, "num_references = 41, 40 questions"),
+        ({"config": SMALL.replace(num_references=41)}, "41 references, 40 questions"),
         ({"config": SMALL.replace(fresh_fraction=0.01)}, "at least one group of each kind"),
         ({"config": SMALL.replace(fresh_fraction=0.99)}, "at least one group of each kind"),
         ({"config": SMALL.replace(capacity=3)}, "set capacity to 4 or more"),
@@ -266,3 +266,5 @@ def test_a_missing_predictor_is_refused():
 def test_processes_that_cannot_share_a_batch_are_refused():
     with pytest.raises(ConfigError, match="7 groups a step, 2 processes"):
         make_loop(groups=7, ranks=Two(0, []))
+    with pytest.raises(ConfigError, match="7 references, 2 processes"):
+        make_loop(config=SMALL.replace(num_references=7), ranks=Two(0, []))

@@ -3,7 +3,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenodds.errors import ConfigError
 from evenodds.references import draw_references
 from evenodds.selection import QuestionQueue, gumbel_top_k, selection_logits
 
@@ -94,8 +93,3 @@ def test_references_are_different_and_uniform():
         assert len(set(drawn.tolist())) == 3
         counts[drawn] += 1
     assert counts / 4000 == pytest.approx([3 / 8] * 8, abs=0.03)
-
-
-def test_more_references_than_questions_are_refused():
-    with pytest.raises(ConfigError, match="num_references = 9, 8 questions"):
-        draw_references(8, 9, np.random.default_rng(0))

@@ -9,7 +9,7 @@ In the order of the data: `config`; `files`, `generators` and `sources` give row
 at the result.
 """
 
-from evenodds.questions.checks import check_arithmetic, check_prompt_lengths
+from evenodds.questions.checks import check_prompt_lengths
 from evenodds.questions.config import DataConfig
 from evenodds.questions.files import READERS
 from evenodds.questions.gathering import RESERVED, pool_of_rows
@@ -28,7 +28,6 @@ __all__ = [
     "Prompt",
     "QuestionPool",
     "Row",
-    "check_arithmetic",
     "check_prompt_lengths",
     "load_pool",
     "pool_of_rows",

@@ -1,9 +1,9 @@
-"""Does the pool fit the run: its prompts the policy, its size the batches and processes?"""
+"""Do the prompts fit the policy?"""
 
 import logging
 from typing import Any
 
-from evenodds.errors import ConfigError, DataError, some
+from evenodds.errors import DataError, some
 from evenodds.questions.pool import QuestionPool
 
 logger = logging.getLogger(__name__)
@@ -60,65 +60,3 @@ def _num_tokens(pool: QuestionPool, row: int, tokenizer: Any) -> int:
             fix="use a model with a chat template for messages, or plain text and no system prompt",
         ) from error
     return len(tokens["input_ids"])
-
-
-def check_arithmetic(
-    num_questions: int,
-    *,
-    num_references: int,
-    group_size: int,
-    groups_per_step: int,
-    world_size: int,
-    selects: bool,
-) -> None:
-    """Make sure that the pool fills a batch, and that the processes can share it.
-
-    Args:
-        num_questions: N.
-        num_references: K.
-        group_size: G.
-        groups_per_step: B, over all processes.
-        world_size: Number of processes.
-        selects: Whether references are probed; if not, K does not matter.
-
-    Raises:
-        ConfigError: what does not fit.
-    """
-    if groups_per_step > num_questions:
-        raise ConfigError(
-            "a batch has more groups than there are questions",
-            got=f"{groups_per_step} groups a step, {num_questions} questions",
-            expected="at most as many groups as questions",
-            fix="use smaller batches, larger groups, or more questions",
-        )
-    if groups_per_step < 2 * world_size:
-        raise ConfigError(
-            "a process gets fewer than 2 groups of a batch",
-            got=f"{groups_per_step} groups a step, {world_size} processes",
-            expected=f"at least {2 * world_size} groups a step",
-            fix="use larger batches, smaller groups, or fewer processes",
-        )
-    _check_share("a batch", groups_per_step, group_size, world_size)
-    if not selects:
-        return
-    if num_references > num_questions:
-        raise ConfigError(
-            "there are more references than questions",
-            got=f"efficiency.num_references = {num_references}, {num_questions} questions",
-            expected=f"at most {num_questions}",
-            fix="probe fewer references, or add questions",
-        )
-    _check_share("the reference set", num_references, group_size, world_size)
-
-
-def _check_share(what: str, groups: int, group_size: int, world_size: int) -> None:
-    spare = groups % world_size
-    if spare:
-        nearest = [n for n in (groups - spare, groups - spare + world_size) if n]
-        raise ConfigError(
-            f"the processes cannot share {what} in whole groups",
-            got=f"{groups} groups x {group_size} rollouts = {groups * group_size} rows, "
-            f"{world_size} processes",
-            expected="a number of groups that the number of processes divides",
-            fix=f"use {' or '.join(map(str, nearest))} groups",
-        )

@@ -1,8 +1,9 @@
 """The reasoning-gym reward: each generated question is scored by the task that made it.
 
 A question's whole entry travels with it as text in the column `reasoning_gym`. Of a completion,
-`final_answer` is scored: the `<answer>` tag, or as many last lines as the task's answer has. Many
-tasks give part of the reward for an answer that is nearly right.
+`given_answer` is scored: the `<answer>` tag, or as many last lines as the task's answer has, or the
+last number in them where that is a number. Many tasks give part of the reward for an answer that
+is nearly right.
 """
 
 import functools
@@ -14,7 +15,13 @@ from typing import Any
 from evenodds.errors import RewardError
 from evenodds.rewards.reward import Reward
 from evenodds.rewards.sandbox import Sandbox
-from evenodds.rewards.text import completion_text, final_answer, num_lines
+from evenodds.rewards.text import (
+    NUMBER,
+    completion_text,
+    final_answer,
+    last_number,
+    num_lines,
+)
 
 ENTRY_COLUMN = "reasoning_gym"
 
@@ -49,8 +56,21 @@ class ReasoningGymReward(Reward):
         return self.checked(rewards, completions, columns)
 
     def _score(self, completion: str, stored: dict[str, Any]) -> float:
-        answer = final_answer(completion, num_lines(stored["entry"]["answer"]))
+        answer = given_answer(completion, stored["entry"]["answer"])
         return self.sandbox.ask({**stored, "answer": answer}) or 0.0
+
+
+def given_answer(completion: str, reference: str | None) -> str:
+    """The answer in a completion: `final_answer`, or its last number where a number is asked for.
+
+    Args:
+        completion: What the model wrote.
+        reference: The task's own answer, which shows the form that is asked for.
+    """
+    answer = final_answer(completion, num_lines(reference))
+    if reference is None or not NUMBER.fullmatch(reference.strip()):
+        return answer
+    return last_number(answer) or answer
 
 
 def judge(request: dict[str, Any] | None) -> float:

@@ -1,9 +1,11 @@
 """From what a model wrote to the answer it gave, as text."""
 
+import re
 from typing import Any
 
 from evenodds.errors import RewardError
 
+NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?")
 OPENING, CLOSING = "<answer>", "</answer>"
 
 
@@ -40,6 +42,12 @@ def final_answer(text: str, num_lines: int = 1) -> str:
     if tagged is not None:
         return tagged
     return "\n".join(_filled_lines(text)[-num_lines:]).strip()
+
+
+def last_number(text: str) -> str | None:
+    """The last number in a text, such as "6" in "the greatest is 6."; none where there is none."""
+    found = NUMBER.findall(text)
+    return found[-1].replace(",", "") if found else None
 
 
 def tagged_answer(text: str) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 from datasets import Dataset
 
 from evenodds.errors import DataError
-from evenodds.questions import prompt_text, question_id
+from evenodds.questions import Prompt, prompt_text, question_id
 
 logger = logging.getLogger(__name__)
 
@@ -47,10 +47,10 @@ class DatasetQuestions:
 
     @property
     def texts(self) -> list[str]:
-        """Each question as plain text, for embedding."""
+        """Each question as plain text, for embedding; system messages say nothing about it."""
         assert self._dataset is not None
         prompts = self._dataset["prompt"]
-        return [prompt_text(prompts[row]) for row in self._rows]
+        return [prompt_text(_without_system(prompts[row])) for row in self._rows]
 
     def _index(self) -> None:
         assert self._dataset is not None
@@ -79,6 +79,12 @@ class DatasetQuestions:
             self._ids.append(name)
             self._rows.append(number)
         return self._number[content]
+
+
+def _without_system(prompt: Prompt) -> Prompt:
+    if isinstance(prompt, str):
+        return prompt
+    return [message for message in prompt if message["role"] != "system"] or prompt
 
 
 def _digest(row: dict[str, Any]) -> str:

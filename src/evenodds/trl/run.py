@@ -15,16 +15,19 @@ from transformers import GenerationConfig, PrinterCallback, TrainerCallback
 from trl import GRPOConfig
 from trl.models import unwrap_model_for_generation
 
+from evenodds.difficulty import PredictorModel
+from evenodds.embeddings import check_embedding_model
 from evenodds.errors import ConfigError
 from evenodds.evaluation import Evaluation, Evaluator
 from evenodds.files import read_lines, write_json
 from evenodds.policies import load_policy, load_tokenizer
-from evenodds.questions import QuestionPool, check_arithmetic, check_prompt_lengths, load_pool
+from evenodds.questions import QuestionPool, check_prompt_lengths, load_pool
 from evenodds.recorder import METRICS
 from evenodds.resources import resolved_path
 from evenodds.rewards import make_reward
 from evenodds.run_config import RunConfig
 from evenodds.trl.checkpoint import last_complete
+from evenodds.trl.seams import check_settings
 from evenodds.trl.trainer import DataEfficientGRPOTrainer
 
 logger = logging.getLogger(__name__)
@@ -55,15 +58,12 @@ def prepare(config: RunConfig, folder: Path) -> Prepared:
         EvenoddsError: whatever is wrong, with how to mend it.
     """
     args = host_config(config, folder)
+    efficiency = config.efficiency
+    if efficiency.predictor is not None:
+        PredictorModel.load(resolved_path(efficiency.predictor))
+    check_embedding_model(efficiency.embeddings)
     pool, held_out = _pools(config)
-    check_arithmetic(
-        len(pool),
-        num_references=config.efficiency.num_references,
-        group_size=config.generation.group_size,
-        groups_per_step=config.generation.groups_per_step,
-        world_size=args.world_size,
-        selects=config.efficiency.predicts,
-    )
+    check_settings(efficiency, args, num_questions=len(pool))
     reward = make_reward(config.reward)
     reward.check(pool.answers, pool.ids)
     tokenizer = load_tokenizer(config.model)

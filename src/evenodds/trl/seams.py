@@ -12,6 +12,7 @@ from trl import GRPOConfig
 
 from evenodds.config import EfficiencyConfig
 from evenodds.errors import ConfigError, HostError
+from evenodds.loop import check_sizes
 
 SUPPORTED_LOSSES = ("bnpo", "dapo", "dr_grpo", "grpo")
 
@@ -59,28 +60,44 @@ def check_seams(host: type) -> None:
             )
 
 
-def check_settings(config: EfficiencyConfig, args: GRPOConfig, given: Mapping[str, Any]) -> None:
-    """Refuse what selection or replay would silently get wrong, before a model is loaded.
+def check_settings(config: EfficiencyConfig, args: GRPOConfig, num_questions: int) -> None:
+    """Refuse settings that selection or replay would silently get wrong.
 
     Args:
         config: The method's settings.
         args: The host's settings.
-        given: The arguments of the trainer.
+        num_questions: Size of the pool; 0 where it is not known.
     """
-    dataset = given.get("train_dataset")
-    if config.selects:
-        _check_dataset(dataset, given)
-    if config.predicts:
-        _check_references(config, args)
+    assert args.generation_batch_size is not None
+    assert args.num_generations is not None
+    groups = args.generation_batch_size // args.num_generations
     if config.selects or config.replays:
         _check_groups(args)
         _check_save_steps(args)
+    check_sizes(config, num_questions, groups, args.world_size)
     if config.replays:
         _check_loss(args)
+
+
+def check_dataset(config: EfficiencyConfig, given: Mapping[str, Any]) -> int:
+    """Refuse a training set that evenodds cannot choose from or replay.
+
+    Args:
+        config: The method's settings.
+        given: The arguments of the trainer.
+
+    Returns:
+        Number of rows; 0 for a stream.
+    """
+    dataset = given.get("train_dataset")
+    if config.selects:
+        _check_indexable(dataset, given)
+    if config.replays:
         _check_text_only(dataset)
+    return len(dataset) if isinstance(dataset, Dataset) else 0
 
 
-def _check_dataset(dataset: Any, given: Mapping[str, Any]) -> None:
+def _check_indexable(dataset: Any, given: Mapping[str, Any]) -> None:
     if not isinstance(dataset, Dataset):
         raise ConfigError(
             "selection needs a training set that can be indexed",
@@ -93,15 +110,6 @@ def _check_dataset(dataset: Any, given: Mapping[str, Any]) -> None:
             "selection does not know the questions of an environment",
             got="environment_factory",
             fix='put the questions into train_dataset, or set selection="host"',
-        )
-
-
-def _check_references(config: EfficiencyConfig, args: GRPOConfig) -> None:
-    if config.num_references % args.world_size:
-        raise ConfigError(
-            "the processes cannot share the references",
-            got=f"num_references = {config.num_references}, {args.world_size} processes",
-            expected="a multiple of the number of processes",
         )
 
 

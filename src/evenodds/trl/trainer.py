@@ -41,7 +41,7 @@ from evenodds.trl.dataset import DatasetQuestions
 from evenodds.trl.ranks import AccelerateRanks
 from evenodds.trl.rollout_step import RolloutStep, untouched
 from evenodds.trl.scoring import advantages_of_scored, joined, normalised, observed
-from evenodds.trl.seams import check_batch, check_seams, check_settings
+from evenodds.trl.seams import check_batch, check_dataset, check_seams, check_settings
 from evenodds.types import BatchPlan, Observation
 
 
@@ -69,11 +69,12 @@ class DataEfficientGRPOTrainer(PlainCheckpoints, GRPOTrainer):
         self.efficiency = efficiency or EfficiencyConfig()
         check_seams(GRPOTrainer)
         given = inspect.signature(GRPOTrainer.__init__).bind(self, *args, **kwargs).arguments
+        num_rows = check_dataset(self.efficiency, given)
         if given.get("args") is not None:
-            check_settings(self.efficiency, given["args"], given)
+            check_settings(self.efficiency, given["args"], num_rows)
         super().__init__(*args, **kwargs)
-        if given.get("args") is None:
-            check_settings(self.efficiency, self.args, given)
+        if given.get("args") is None:  # the host has made its own
+            check_settings(self.efficiency, self.args, num_rows)
         if self.efficiency.selects:
             self.args.ignore_data_skip = True  # the data loader only sets the pace
         self.ranks = AccelerateRanks(self.accelerator)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from evenodds.errors import ConfigError, DataError
-from evenodds.questions import DataConfig, check_arithmetic, check_prompt_lengths
+from evenodds.questions import DataConfig, check_prompt_lengths
 
 from question_rows import ROWS, gather
 
@@ -64,39 +64,3 @@ class TestPromptLengths:
     def test_dropping_needs_a_limit(self) -> None:
         with pytest.raises(ConfigError, match=r"a value for data\.max_prompt_tokens"):
             DataConfig(source="toy", drop_long=True)
-
-
-class TestArithmetic:
-    def check(self, num_questions: int = 1000, **changes: Any) -> None:
-        sizes: dict[str, Any] = {
-            "num_references": 256,
-            "group_size": 8,
-            "groups_per_step": 512,
-            "world_size": 8,
-            "selects": True,
-        }
-        check_arithmetic(num_questions, **{**sizes, **changes})
-
-    def test_the_papers_sizes_fit(self) -> None:
-        self.check()
-
-    @pytest.mark.parametrize(
-        ("changes", "message"),
-        [
-            ({"num_questions": 500}, "512 groups a step, 500 questions"),
-            ({"num_references": 1008}, "num_references = 1008, 1000 questions"),
-            ({"groups_per_step": 8}, "at least 16 groups a step"),
-            ({"groups_per_step": 1, "world_size": 1}, "at least 2 groups a step"),
-            ({"groups_per_step": 100}, "100 groups x 8 rollouts = 800 rows, 8 processes"),
-            ({"groups_per_step": 100}, "use 96 or 104 groups"),
-            ({"num_references": 250}, "the processes cannot share the reference set"),
-            ({"num_references": 250}, "use 248 or 256 groups"),
-            ({"num_references": 3}, "use 8 groups"),
-        ],
-    )
-    def test_what_does_not_fit(self, changes: dict[str, Any], message: str) -> None:
-        with pytest.raises(ConfigError, match=message):
-            self.check(**changes)
-
-    def test_references_do_not_matter_where_none_are_probed(self) -> None:
-        self.check(num_references=100_000, selects=False)

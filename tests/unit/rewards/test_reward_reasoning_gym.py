@@ -11,14 +11,20 @@ import reasoning_gym
 from evenodds.errors import RewardError
 from evenodds.questions import DataConfig, load_pool
 from evenodds.rewards import RewardConfig, make_reward
-from evenodds.rewards.reasoning_gym import ReasoningGymReward, _packed, _unpacked, entry_text
+from evenodds.rewards.reasoning_gym import (
+    ReasoningGymReward,
+    _packed,
+    _unpacked,
+    entry_text,
+    given_answer,
+)
 
 # With tuples that scoring compares, fractions, numbers as keys, several lines, partial credit.
 TASKS = {
     "rearc": {"count": 2},
     "gsm_symbolic": {"count": 25, "seed": 1},
     "graph_color": {"count": 2},
-    "leg_counting": {"count": 3},
+    "syllogism": {"count": 3},
     "mini_sudoku": {"count": 2},
     "decimal_arithmetic": {"count": 2, "max_num_decimal_places": 3},
 }
@@ -64,9 +70,9 @@ def test_answers_without_a_single_right_one(
 def test_partial_scores_are_the_tasks_own(
     reward: ReasoningGymReward, rows: list[dict[str, Any]]
 ) -> None:
-    row = next(row for row in rows if row["task"] == "leg_counting")
-    task = reasoning_gym.create_dataset("leg_counting", size=1, seed=0)
-    near = f"{row['answer']} legs"
+    row = next(row for row in rows if row["task"] == "syllogism")
+    task = reasoning_gym.create_dataset("syllogism", size=1, seed=0)
+    near = f"{row['answer']} indeed"
     expected = task.score_answer(near, {"answer": row["answer"], "metadata": {}})
     assert 0 < expected < 1
     assert score(reward, [row], [near]) == [expected]
@@ -117,3 +123,21 @@ def test_entries_survive_being_text() -> None:
 def test_entries_that_cannot_be_text() -> None:
     with pytest.raises(TypeError, match="a object cannot be kept as text"):
         entry_text("task", {}, {"metadata": object()})
+
+
+@pytest.mark.parametrize(
+    ("completion", "reference", "answer"),
+    [
+        ("The GCD of 6 and 10 is 6.", "2", "6"),
+        ("so it is\n1,234.5 in all", "7", "1234.5"),
+        ("It fell by -3", "-3", "-3"),
+        ("<answer>about 4</answer> or 5", "4", "4"),
+        ("no digits here", "4", "no digits here"),
+        ("2 of them", "two", "2 of them"),
+        ("a\nb", "x\ny", "a\nb"),
+        ("anything", None, "anything"),
+        ("", "4", ""),
+    ],
+)
+def test_where_a_number_is_asked_for_the_last_number_counts(completion, reference, answer):
+    assert given_answer(completion, reference) == answer
