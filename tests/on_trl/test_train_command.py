@@ -152,6 +152,18 @@ def test_a_longer_run_goes_on_from_a_shorter_one(folder, tmp_path):
     assert all((left[name] == right[name]).all() for name in left)
 
 
+def test_a_finished_run_has_nothing_left_to_do(folder, tmp_path):
+    out = tmp_path / "run"
+    assert main(["train", "run.toml", "--out", str(out)]) == 0
+    before = {name: (out / name).read_bytes() for name in ("metrics.jsonl", "summary.json")}
+    weights = load_file(out / "final/model.safetensors")
+    (out / "final/model.safetensors").unlink()  # killed while it was written
+    assert main(["train", "--resume", str(out)]) == 0
+    assert before == {name: (out / name).read_bytes() for name in before}
+    again = load_file(out / "final/model.safetensors")
+    assert all((weights[name] == again[name]).all() for name in weights)
+
+
 def test_a_run_killed_before_its_first_checkpoint_begins_anew(folder, tmp_path):
     out = tmp_path / "run"
     assert main(["train", "run.toml", "--out", str(out), "--set", "run.save_every=0"]) == 0

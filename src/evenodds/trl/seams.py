@@ -29,6 +29,7 @@ SEAMS: dict[str, tuple[str, ...]] = {
         "batch_size",
     ),
     "_get_train_sampler": ("dataset",),
+    "_load_from_checkpoint": ("resume_from_checkpoint",),
     "_load_optimizer_and_scheduler": ("checkpoint",),
     "_load_rng_state": ("checkpoint",),
     "_load_scaler": ("checkpoint",),

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from transformers import TrainerCallback
+from transformers import TrainerCallback, TrainerState
+from transformers.trainer_utils import TrainOutput
 from trl import GRPOTrainer
 
 from evenodds.config import EfficiencyConfig
@@ -361,6 +362,12 @@ class DataEfficientGRPOTrainer(PlainCheckpoints, GRPOTrainer):
             resume_from_checkpoint = str(last_complete(Path(str(self.args.output_dir))))
         elif resume_from_checkpoint:
             check_complete(Path(resume_from_checkpoint))
+        if resume_from_checkpoint:
+            saved = TrainerState.load_from_json(str(Path(resume_from_checkpoint) / TRAINER_STATE))
+            if 0 < self.args.max_steps <= saved.global_step:  # the host would take one step more
+                self._load_from_checkpoint(str(resume_from_checkpoint))
+                self.state = saved
+                return TrainOutput(saved.global_step, 0.0, {})
         return super().train(resume_from_checkpoint, *args, **kwargs)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
