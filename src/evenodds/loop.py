@@ -1,6 +1,6 @@
 """The whole method in one screen, for any trainer.
 
-    loop = DataEfficientLoop(EfficiencyConfig(), len(questions), 512, predictor=predictor)
+    loop = DataEfficientLoop(EfficiencyConfig(), len(questions), 512, estimator=estimator)
     for step in range(steps):
         probes = loop.plan_references()
         if len(probes):
@@ -19,11 +19,10 @@ each has a loop: process 0 decides for all, and each keeps the rollouts it gener
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int
 
 from evenodds.config import EfficiencyConfig
-from evenodds.difficulty.predictor import DifficultyPredictor
+from evenodds.difficulty.estimator import DifficultyEstimator, Estimate
 from evenodds.difficulty.scores import pearson
 from evenodds.errors import CheckpointError, ConfigError
 from evenodds.ranks import Ranks, SingleProcess
@@ -69,7 +68,7 @@ class DataEfficientLoop:
         config: Every knob of the method.
         num_questions: N, size of the pool.
         groups_per_step: B, groups of a batch over all processes.
-        predictor: Needed where `config.predicts`, on process 0.
+        estimator: Needed where `config.predicts`, on process 0, which decides for all.
         seed: Of selection and replay, where the config has none.
         ranks: The processes; one by default.
 
@@ -83,21 +82,21 @@ class DataEfficientLoop:
         num_questions: int,
         groups_per_step: int,
         *,
-        predictor: DifficultyPredictor | None = None,
+        estimator: DifficultyEstimator | None = None,
         seed: int = 0,
         ranks: Ranks | None = None,
     ) -> None:
         self.config = config
         self.num_questions = num_questions
-        self.predictor = predictor
+        self.estimator = estimator
         self.ranks: Ranks = ranks or SingleProcess()
         check_sizes(config, num_questions, groups_per_step, self.ranks.count)
         self.groups_per_rank = groups_per_step // self.ranks.count
         self.replayed_per_rank = _replayed(config, self.groups_per_rank)
-        if config.predicts and predictor is None and self.ranks.index == 0:
+        if config.predicts and estimator is None and self.ranks.index == 0:
             raise ConfigError(
-                "selection by difficulty needs a predictor",
-                fix="pass `predictor=AttentionPredictor.untrained(embeddings)`",
+                "selection by difficulty needs an estimator",
+                fix="pass `estimator=AttentionPredictor.untrained(embeddings)`",
             )
         seeds = np.random.SeedSequence(seed if config.seed is None else config.seed).spawn(3)
         self._reference_generator = np.random.default_rng(seeds[0])
@@ -107,7 +106,7 @@ class DataEfficientLoop:
             np.random.default_rng(seeds[2].spawn(self.ranks.count)[self.ranks.index]),
         )
         self.step = 0  # rollout steps planned so far
-        self.difficulty_N: Float[np.ndarray, " N"] | None = None  # on process 0
+        self.estimated: Estimate | None = None  # on process 0
         self._references: Observation | None = None
         self._reference_prediction_K: Float[np.ndarray, " K"] | None = None
         self._pearson = float("nan")
@@ -134,12 +133,13 @@ class DataEfficientLoop:
             references: What was observed of all of them, the same on every process.
         """
         prediction_K = None
-        if self.predictor is not None:
-            self.difficulty_N = self.predictor.predict(references)
+        if self.estimator is not None:
+            self.estimator.probe(references)
+            self.estimated = self.estimator.estimate()
             self.queue.refill(self._logits(), self.config.steps_per_selection * self._batch_size)
-            prediction_K = self.difficulty_N[references.questions_K]
+            prediction_K = self.estimated.difficulty_N[references.questions_K]
         prediction_K = self.ranks.broadcast(prediction_K)
-        assert prediction_K is not None, "process 0 has the predictor"
+        assert prediction_K is not None, "process 0 has the estimator"
         self._references, self._reference_prediction_K = references, prediction_K
         self._pearson = pearson(prediction_K, references.difficulty_K)
 
@@ -176,9 +176,9 @@ class DataEfficientLoop:
     def _logits(self) -> Float[np.ndarray, " N"]:
         if not self.config.predicts:
             return np.zeros(self.num_questions)
-        assert self.difficulty_N is not None, "plan_references comes before plan_batch"
+        assert self.estimated is not None, "plan_references comes before plan_batch"
         return selection_logits(
-            self.difficulty_N,
+            self.estimated.difficulty_N,
             target=self.config.target_difficulty,
             temperature=self.config.selection_temperature,
         )
@@ -187,11 +187,13 @@ class DataEfficientLoop:
 
     def observe(self, fresh: Observation) -> None:
         """Take in what was observed of the fresh groups of all processes."""
-        prediction_K = self.ranks.broadcast(
-            None if self.difficulty_N is None else self.difficulty_N[fresh.questions_K]
-        )
-        if prediction_K is None:
-            prediction_K = np.full(len(fresh.questions_K), np.nan, dtype=np.float32)
+        prediction_F = None
+        if self.estimator is not None and self.estimated is not None:
+            prediction_F = self.estimated.difficulty_N[fresh.questions_K]
+            self.estimator.observe(fresh)
+        prediction_F = self.ranks.broadcast(prediction_F)
+        if prediction_F is None:
+            prediction_F = np.full(len(fresh.questions_K), np.nan, dtype=np.float32)
         mine = [
             (group.question, self.step - 1 - group.step, group.difficulty)
             for group in self._plan.replayed
@@ -203,7 +205,7 @@ class DataEfficientLoop:
             references=self._references,
             reference_prediction_K=self._reference_prediction_K,
             fresh=fresh,
-            fresh_prediction_F=prediction_K,
+            fresh_prediction_F=prediction_F,
             replayed=np.array(questions, dtype=np.int64),
             replayed_ages=np.array(ages, dtype=np.int64),
             replayed_difficulty=np.array(difficulties, dtype=np.float32),
@@ -250,11 +252,10 @@ class DataEfficientLoop:
                     "replay": generator_state(self.buffer.generator),
                 },
             },
-            tensors={}
-            if self.difficulty_N is None
-            else {"difficulty": torch.from_numpy(self.difficulty_N.copy())},
         )
         parts = {"loop": own, "queue": self.queue.state(), "buffer": self.buffer.state()}
+        if self.estimator is not None:
+            parts["estimator"] = self.estimator.state()
         return State.of_parts(parts)
 
     def restore(self, state: State) -> None:
@@ -273,8 +274,9 @@ class DataEfficientLoop:
         self.step = own.values["step"]
         saved = own.values["pearson"]
         self._pearson = float("nan") if saved is None else saved
-        difficulty = own.tensors.get("difficulty")
-        self.difficulty_N = None if difficulty is None else difficulty.numpy().copy()
+        if self.estimator is not None:
+            self.estimator.restore(state.part("estimator"))
+            self.estimated = self.estimator.estimate() if self.step else None
         generators = own.values["generators"]
         restore_generator(self._reference_generator, generators["references"])
         restore_generator(self.queue.generator, generators["selection"])

@@ -84,11 +84,13 @@ class Observation:
         questions_K: Rows in the pool.
         difficulty_K: Observed failure rate of each, in [0, 1].
         effective_K: Whether the rewards of each group differed.
+        samples_K: Scored rollouts of each.
     """
 
     questions_K: Int[np.ndarray, " K"]
     difficulty_K: Float[np.ndarray, " K"]
     effective_K: Bool[np.ndarray, " K"]
+    samples_K: Int[np.ndarray, " K"]
 
     @staticmethod
     def of_rewards(
@@ -115,6 +117,7 @@ class Observation:
             questions_K=np.asarray(questions_K, dtype=np.int64),
             difficulty_K=(1.0 - rewards_KG.mean(axis=1)).astype(np.float32),
             effective_K=rewards_KG.max(axis=1) > rewards_KG.min(axis=1),
+            samples_K=np.full(len(rewards_KG), rewards_KG.shape[1], dtype=np.int64),
         )
 
 
@@ -161,4 +164,5 @@ def observation_of_groups(groups: Iterable[Group]) -> Observation:
         questions_K=np.array([group.question for group in listed], dtype=np.int64),
         difficulty_K=np.array([group.difficulty for group in listed], dtype=np.float32),
         effective_K=np.array([group.effective for group in listed], dtype=bool),
+        samples_K=np.array([len(group.rewards_G) for group in listed], dtype=np.int64),
     )

@@ -137,10 +137,10 @@ def test_lora(make_trainer, tmp_path):
 
 
 def test_lora_has_the_embeddings_of_the_bare_policy(make_trainer):
-    bare = make_trainer().loop.predictor
+    bare = make_trainer().loop.estimator
     lora = make_trainer(
         trainer_settings={"peft_config": LoraConfig(r=4, target_modules=["q_proj"])}
-    ).loop.predictor
+    ).loop.estimator
     assert torch.equal(bare.query_NH, lora.query_NH)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from evenodds.types import Group, Rollout
+from evenodds.types import Group, Observation, Rollout
 
 
 def make_group(question, rewards=(0.0, 1.0), step=0, length=3, masked=False):
@@ -39,3 +39,14 @@ def same_group(left, right):
             a, b = getattr(one, name), getattr(two, name)
             same &= (a is None) == (b is None) and (a is None or torch.equal(a, b))
     return bool(same)
+
+
+def observation(rows, difficulty, samples=8):
+    """What was seen of some questions; a group is effective unless it is at 0 or 1."""
+    values = np.array(difficulty, dtype=np.float32)
+    return Observation(
+        questions_K=np.array(rows, dtype=np.int64),
+        difficulty_K=values,
+        effective_K=(values > 0) & (values < 1),
+        samples_K=np.full(len(values), samples, dtype=np.int64),
+    )

@@ -3,33 +3,46 @@ import pytest
 import torch
 
 from evenodds.config import EfficiencyConfig
-from evenodds.difficulty import AttentionPredictor
+from evenodds.difficulty import AttentionPredictor, Estimate
 from evenodds.errors import CheckpointError, ConfigError
 from evenodds.files import read_tensors, write_tensors
 from evenodds.loop import DataEfficientLoop
 from evenodds.state import State
-from evenodds.types import Observation, observation_of_groups
+from evenodds.types import observation_of_groups
 
-from builders import make_group
+from builders import make_group, observation
 
 SMALL = EfficiencyConfig(num_references=6, capacity=4)
 
 
 class Known:
-    """Predicts what it is told."""
+    """Estimates what it is told, and remembers what it was shown."""
 
     def __init__(self, difficulty):
         self.difficulty = np.array(difficulty, dtype=np.float32)
+        self.probed, self.observed = [], []
 
-    def predict(self, references):
-        return self.difficulty
+    def probe(self, references):
+        self.probed.append(references)
+
+    def observe(self, fresh):
+        self.observed.append(fresh)
+
+    def estimate(self):
+        return Estimate(self.difficulty, np.zeros_like(self.difficulty))
+
+    def state(self):
+        return State()
+
+    def restore(self, state):
+        pass
 
 
-def make_loop(config=SMALL, num_questions=40, groups=8, predictor=None, seed=0, **settings):
-    if predictor is None and config.predicts:
-        predictor = Known(np.linspace(0, 1, num_questions))
+def make_loop(config=SMALL, num_questions=40, groups=8, estimator=None, seed=0, **settings):
+    if estimator is None and config.predicts:
+        estimator = Known(np.linspace(0, 1, num_questions))
     return DataEfficientLoop(
-        config, num_questions, groups, predictor=predictor, seed=seed, **settings
+        config, num_questions, groups, estimator=estimator, seed=seed, **settings
     )
 
 
@@ -123,11 +136,9 @@ def test_host_selection_leaves_the_questions_open_but_replays():
 
 
 def test_record_and_metrics_by_hand():
-    loop = make_loop(predictor=Known([0.5] * 40), config=SMALL.replace(capacity=8))
+    loop = make_loop(estimator=Known([0.5] * 40), config=SMALL.replace(capacity=8))
     references = loop.plan_references()
-    loop.observe_references(
-        Observation(references, np.full(6, 0.25, dtype=np.float32), np.ones(6, dtype=bool))
-    )
+    loop.observe_references(observation(references, np.full(6, 0.25)))
     plan = loop.plan_batch()
     first = [make_group(int(q), (0, 1)) for q in plan.questions[:6]]
     first += [make_group(int(q), (1, 1)) for q in plan.questions[6:]]
@@ -159,7 +170,7 @@ def test_pearson_compares_predictions_and_labels_of_the_references():
     loop = make_loop()
     references = loop.plan_references()
     truth = np.linspace(0, 1, 40, dtype=np.float32)[references]
-    loop.observe_references(Observation(references, truth, np.ones(6, dtype=bool)))
+    loop.observe_references(observation(references, truth))
     plan = loop.plan_batch()
     loop.observe(observation_of_groups([make_group(int(q)) for q in plan.questions]))
     assert loop.metrics()["select/pearson"] == pytest.approx(1.0)
@@ -171,7 +182,7 @@ def test_a_restored_loop_goes_on_exactly(tmp_path, at):
     embeddings = torch.randn(40, 5)
 
     def fresh(seed=0):
-        return make_loop(predictor=AttentionPredictor.untrained(embeddings), seed=seed)
+        return make_loop(estimator=AttentionPredictor.untrained(embeddings), seed=seed)
 
     def go_on(loop, generator, steps):
         lines = []
@@ -231,12 +242,12 @@ def test_two_processes_share_one_selection_and_split_it():
     sent = []
     first = make_loop(ranks=Two(0, sent))
     references = first.plan_references()
-    observation = Observation(references, np.full(6, 0.5, np.float32), np.ones(6, dtype=bool))
-    first.observe_references(observation)
+    seen = observation(references, np.full(6, 0.5))
+    first.observe_references(seen)
     one = first.plan_batch()
-    second = DataEfficientLoop(SMALL, 40, 8, ranks=Two(1, sent))  # needs no predictor
+    second = DataEfficientLoop(SMALL, 40, 8, ranks=Two(1, sent))  # needs no estimator
     assert second.plan_references().tolist() == references.tolist()
-    second.observe_references(observation)
+    second.observe_references(seen)
     two = second.plan_batch()
     assert len(one.questions) == len(two.questions) == 4
     assert not set(one.questions) & set(two.questions)
@@ -258,8 +269,8 @@ def test_sizes_that_do_not_fit_are_refused(settings, message):
         make_loop(**settings)
 
 
-def test_a_missing_predictor_is_refused():
-    with pytest.raises(ConfigError, match="needs a predictor"):
+def test_a_missing_estimator_is_refused():
+    with pytest.raises(ConfigError, match="needs an estimator"):
         DataEfficientLoop(SMALL, 40, 8)
 
 
@@ -268,3 +279,13 @@ def test_processes_that_cannot_share_a_batch_are_refused():
         make_loop(groups=7, ranks=Two(0, []))
     with pytest.raises(ConfigError, match="7 references, 2 processes"):
         make_loop(config=SMALL.replace(num_references=7), ranks=Two(0, []))
+
+
+def test_the_estimator_sees_references_and_batches():
+    estimator = Known(np.linspace(0, 1, 40))
+    loop, generator = make_loop(estimator=estimator), np.random.default_rng(0)
+    for _ in range(3):
+        take_step(loop, generator)
+    assert [len(seen.questions_K) for seen in estimator.probed] == [6, 6]
+    assert len(estimator.observed) == 3
+    assert estimator.observed[0].samples_K.tolist() == [4] * 8

@@ -4,12 +4,8 @@ import numpy as np
 
 from evenodds.loop import StepRecord
 from evenodds.recorder import RunRecorder
-from evenodds.types import Observation
 
-
-def observation(rows, difficulty):
-    values = np.array(difficulty, dtype=np.float32)
-    return Observation(np.array(rows, dtype=np.int64), values, (values > 0) & (values < 1))
+from builders import observation
 
 
 def lines(path):

@@ -2,14 +2,16 @@
 
 from evenodds.difficulty.attention import Adapter, attention_difficulty, standardise
 from evenodds.difficulty.calibration import GroupPlatt, fit_platt, platt
+from evenodds.difficulty.estimator import DifficultyEstimator, Estimate
 from evenodds.difficulty.fit import FitConfig, FitReport, fit_predictor
-from evenodds.difficulty.predictor import AttentionPredictor, DifficultyPredictor, PredictorModel
+from evenodds.difficulty.predictor import AttentionPredictor, PredictorModel
 from evenodds.difficulty.scores import pearson
 
 __all__ = [
     "Adapter",
     "AttentionPredictor",
-    "DifficultyPredictor",
+    "DifficultyEstimator",
+    "Estimate",
     "FitConfig",
     "FitReport",
     "GroupPlatt",

@@ -1,7 +1,6 @@
 """The difficulty predictor: frozen projections of the pool, and what a reference set adds."""
 
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -10,20 +9,13 @@ from torch import Tensor, nn
 
 from evenodds.difficulty.attention import Adapter, attention_difficulty, standardise
 from evenodds.difficulty.calibration import GroupPlatt, fit_platt, platt
+from evenodds.difficulty.estimator import Estimate
 from evenodds.errors import CheckpointError, DataError
 from evenodds.files import read_tensors, write_tensors
+from evenodds.state import State
 from evenodds.types import Observation
 
 FORMAT = 1
-
-
-@runtime_checkable
-class DifficultyPredictor(Protocol):
-    """What the loop needs: difficulty of all questions from what was seen of a few."""
-
-    def predict(self, references: Observation) -> Float[np.ndarray, " N"]:
-        """Difficulty of every question of the pool, in [0, 1]."""
-        ...
 
 
 class PredictorModel(nn.Module):
@@ -92,10 +84,11 @@ class PredictorModel(nn.Module):
 
 
 class AttentionPredictor:
-    """Predicts with projections that were computed once.
+    """The paper's estimator: attention over the last reference set, calibrated.
 
-    Embeddings and adapters are frozen during a run, so a refresh with a new reference set is one
-    (N, H) x (H, K) product, a softmax and a weighted mean.
+    Embeddings and adapters are frozen during a run, so their projections are computed once and a
+    refresh with a new reference set is one (N, H) x (H, K) product, a softmax and a weighted
+    mean. What was seen of trained groups is not used, and no uncertainty is claimed.
 
     Args:
         query_NH: Adapted query of each question of the pool.
@@ -116,6 +109,40 @@ class AttentionPredictor:
         self.reference_NH = reference_NH
         self.calibration = calibration
         self.chunk = chunk
+        self._difficulty_N: Float[np.ndarray, " N"] | None = None
+
+    def probe(self, references: Observation) -> None:
+        """Predict every question from these references alone."""
+        self._difficulty_N = self.predict(references)
+
+    def observe(self, fresh: Observation) -> None:
+        """Nothing: the paper learns from references only."""
+
+    def estimate(self) -> Estimate:
+        """The prediction from the last reference set."""
+        assert self._difficulty_N is not None, "probe comes before estimate"
+        return Estimate(self._difficulty_N, np.zeros_like(self._difficulty_N))
+
+    def state(self) -> State:
+        """The prediction itself, so that going on needs no arithmetic to be repeatable."""
+        if self._difficulty_N is None:
+            return State()
+        return State(tensors={"difficulty": torch.from_numpy(self._difficulty_N.copy())})
+
+    def restore(self, state: State) -> None:
+        """Take over a saved prediction.
+
+        Raises:
+            CheckpointError: it belongs to a pool of another size.
+        """
+        saved = state.tensors.get("difficulty")
+        if saved is not None and len(saved) != len(self.query_NH):
+            raise CheckpointError(
+                "the checkpoint belongs to another question pool",
+                got=f"{len(self.query_NH)} questions",
+                expected=f"{len(saved)} questions, as when it was saved",
+            )
+        self._difficulty_N = None if saved is None else saved.numpy().copy()
 
     @classmethod
     def untrained(cls, embeddings_NE: Float[Tensor, "N E"]) -> "AttentionPredictor":

@@ -39,6 +39,7 @@ def observed(
         questions_K=np.asarray(questions_B, dtype=np.int64)[some_B],
         difficulty_K=(1.0 - np.nanmean(known_BG, axis=1)).astype(np.float32),
         effective_K=np.nanmax(known_BG, axis=1) > np.nanmin(known_BG, axis=1),
+        samples_K=(~np.isnan(known_BG)).sum(axis=1),
     )
 
 
@@ -52,6 +53,7 @@ def joined(parts: Sequence[Observation]) -> Observation:
         questions_K=np.concatenate([part.questions_K for part in parts]),
         difficulty_K=np.concatenate([part.difficulty_K for part in parts]),
         effective_K=np.concatenate([part.effective_K for part in parts]),
+        samples_K=np.concatenate([part.samples_K for part in parts]),
     )
     if len(whole.questions_K) == 0:
         raise RewardError(

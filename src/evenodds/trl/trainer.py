@@ -105,17 +105,17 @@ class DataEfficientGRPOTrainer(PlainCheckpoints, GRPOTrainer):
     def _make_loop(self) -> DataEfficientLoop:
         assert self.args.steps_per_generation is not None
         rows = self.args.per_device_train_batch_size * self.args.steps_per_generation
-        needs_predictor = self.efficiency.predicts and self.accelerator.is_main_process
+        needs_estimator = self.efficiency.predicts and self.accelerator.is_main_process
         return DataEfficientLoop(
             self.efficiency,
             len(self.questions),
             rows // self._group_size * self.ranks.count,
-            predictor=self._make_predictor() if needs_predictor else None,
+            estimator=self._make_estimator() if needs_estimator else None,
             seed=self.args.seed,
             ranks=self.ranks,
         )
 
-    def _make_predictor(self) -> AttentionPredictor:
+    def _make_estimator(self) -> AttentionPredictor:
         config = self.efficiency
         model = None if config.predictor is None else PredictorModel.load(Path(config.predictor))
         texts, size = self.questions.texts, config.embedding_batch_size

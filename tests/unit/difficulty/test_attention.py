@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from evenodds.difficulty import Adapter, AttentionPredictor, attention_difficulty, standardise
-from evenodds.types import Observation
+
+from builders import observation
 
 
 def test_attention_is_the_softmax_weighted_mean_of_the_references():
@@ -44,15 +45,6 @@ def test_adapter_is_layernorm_three_linear_layers_layernorm():
     output = adapter(torch.randn(5, 6))
     assert output.mean(dim=1).tolist() == pytest.approx([0.0] * 5, abs=1e-5)
     assert output.var(dim=1, correction=0).tolist() == pytest.approx([1.0] * 5, abs=1e-3)
-
-
-def observation(rows, difficulty):
-    difficulty = np.array(difficulty, dtype=np.float32)
-    return Observation(
-        questions_K=np.array(rows, dtype=np.int64),
-        difficulty_K=difficulty,
-        effective_K=(difficulty > 0) & (difficulty < 1),
-    )
 
 
 def test_chunks_change_nothing():

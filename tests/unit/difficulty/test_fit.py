@@ -10,7 +10,8 @@ from evenodds.difficulty import (
     pearson,
 )
 from evenodds.errors import CheckpointError, DataError
-from evenodds.types import Observation
+
+from builders import observation
 
 SMALL = FitConfig(
     width=16, num_references=16, batch_size=64, epochs=30, warmup_steps=5, dropout=0.0
@@ -33,7 +34,7 @@ def test_learns_what_matters_and_keeps_the_best_epoch():
     assert report.best_epoch == int(np.argmin(report.validation_loss))
     assert report.validation_pearson[report.best_epoch] > 0.9
     rows = np.arange(0, 300, 15)
-    references = Observation(rows, labels[3].numpy()[rows], np.ones(len(rows), dtype=bool))
+    references = observation(rows, labels[3].numpy()[rows])
     rest = np.setdiff1d(np.arange(300), rows)
     trained = AttentionPredictor.trained(model, embeddings, embedding_model="").predict(references)
     untrained = AttentionPredictor.untrained(embeddings).predict(references)
@@ -78,7 +79,7 @@ def test_trained_prediction_equals_the_module_of_the_paper():
     model = PredictorModel(8, 16).eval()
     embeddings = torch.randn(40, 8)
     rows = np.array([1, 5, 30])
-    references = Observation(rows, np.array([0.2, 0.9, 0.4], dtype=np.float32), np.ones(3, bool))
+    references = observation(rows, [0.2, 0.9, 0.4])
     predicted = AttentionPredictor.trained(model, embeddings, embedding_model="").predict(
         references
     )
