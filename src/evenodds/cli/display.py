@@ -4,20 +4,29 @@ import math
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
+from rich.text import Text
 
 from evenodds.run_config import RunConfig
 
-BAR = (
-    "reward {reward} | effective {effective} | r {pearson} | "
-    "fresh {fresh} replayed {replayed} ref {references} | {seconds} s/step{accuracy}"
+LINE = (
+    "reward {reward}  effective {effective}  r {pearson}  "
+    "fresh {fresh} replayed {replayed} ref {references}  {seconds} s/step"
 )
 
 
 class TrainingDisplay:
-    """Shows a run while it goes on.
+    """Shows a run while it goes on: two lines that change, or on no terminal a line now and then.
 
     Args:
         config: The run.
@@ -33,16 +42,19 @@ class TrainingDisplay:
         self.num_questions = num_questions
         self.folder = folder
         self.console = console or Console(highlight=False, soft_wrap=True)
-        self.progress = Progress(
+        self._progress = Progress(
             TextColumn("step"),
             MofNCompleteColumn(),
-            BarColumn(bar_width=20),
+            BarColumn(bar_width=None),
+            TimeElapsedColumn(),
+            TextColumn("left"),
             TimeRemainingColumn(),
-            TextColumn("{task.description}"),
-            console=self.console,
         )
-        self._accuracy: float | None = None
-        self._task = self.progress.add_task("loading the policy", total=config.run.steps)
+        self._task = self._progress.add_task("", total=config.run.steps)
+        self._text = Text("loading the policy", overflow="ellipsis", no_wrap=True)
+        self._live = Live(
+            Group(self._progress, self._text), console=self.console, refresh_per_second=4
+        )
 
     def __enter__(self) -> "TrainingDisplay":
         generation = self.config.generation
@@ -51,36 +63,27 @@ class TrainingDisplay:
             f"steps of {generation.groups_per_step} groups of {generation.group_size}; "
             f"run folder {self.folder}"
         )
-        self.progress.start()
+        if self.console.is_terminal:
+            self._live.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.progress.stop()
+        if self.console.is_terminal:
+            self._live.stop()
 
     def update(self, metrics: dict[str, Any]) -> None:
         """Show the metrics of a step."""
         step = int(metrics["rollout_step"])
         accuracy = metrics.get("eval/accuracy")
+        parts = [] if step == 0 else [_line(metrics)]
         if accuracy is not None:
-            self._accuracy = accuracy
-        text = f"held-out accuracy {_number(accuracy)}" if step == 0 else self._bar(metrics)
-        self.progress.update(self._task, completed=step, description=text)
+            parts.append(f"accuracy {accuracy:.3f}")
+        text = "  ".join(parts)
+        self._progress.update(self._task, completed=step)
+        self._text.plain = text
         every = max(1, self.config.run.steps // 10)
         if accuracy is not None or (not self.console.is_terminal and step % every == 0):
-            self.progress.console.print(f"step {step:>4}  {text}")
-
-    def _bar(self, metrics: dict[str, Any]) -> str:
-        accuracy = "" if self._accuracy is None else f" | accuracy {self._accuracy:.3f}"
-        return BAR.format(
-            reward=_number(metrics["reward/mean"]),
-            effective=_number(metrics["select/effective_fraction"], 2),
-            pearson=_number(metrics["select/pearson"], 2),
-            fresh=int(metrics["select/num_fresh"]),
-            replayed=int(metrics["replay/num_replayed"]),
-            references=int(metrics["select/num_references"]),
-            seconds=_number(metrics["time/step_s"], 2),
-            accuracy=accuracy,
-        )
+            self.console.print(f"step {step:>4}  {text}")
 
     def summary(self, summary: dict[str, Any]) -> None:
         """Show the table at the end."""
@@ -124,6 +127,18 @@ def summary_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ),
     ]
     return [(name, text) for name, text in rows if text not in ("-", "- to -")]
+
+
+def _line(metrics: dict[str, Any]) -> str:
+    return LINE.format(
+        reward=_number(metrics["reward/mean"]),
+        effective=_number(metrics["select/effective_fraction"], 2),
+        pearson=_number(metrics["select/pearson"], 2),
+        fresh=int(metrics["select/num_fresh"]),
+        replayed=int(metrics["replay/num_replayed"]),
+        references=int(metrics["select/num_references"]),
+        seconds=_number(metrics["time/step_s"], 2),
+    )
 
 
 def _change(summary: dict[str, Any], key: str) -> str:
