@@ -45,7 +45,7 @@ from evenodds.toy.questions import TASKS, WORLDS, draw, split_of
 
 Row = dict[str, Any]
 
-MAX_NEW_TOKENS = 44  # the longest right answer is 39 characters and the end
+MAX_NEW_TOKENS = 40  # the longest right answer: 39 characters and the end
 CHAT = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 
 
@@ -513,6 +513,7 @@ def curve(args: argparse.Namespace) -> None:
     model, tokenizer = load_policy(toy.policy_path())
     rows, held_out = toy.pool(world=args.world), toy.evaluation(world=args.world)
     watch = Watch(model, tokenizer, held_out, args.every)
+    unreached = sample(model, tokenizer, held_out, 16)[0].sum(axis=1) == 0
     with tempfile.TemporaryDirectory() as folder:
         config = GRPOConfig(
             output_dir=folder,
@@ -548,13 +549,17 @@ def curve(args: argparse.Namespace) -> None:
         )
         begin = time.perf_counter()
         trainer.train()
-        seconds = time.perf_counter() - begin - watch.seconds
+        seconds = time.perf_counter() - begin - watch.seconds  # the measurements are not counted
     share = trainer.generation_seconds / seconds
+    after = sample(model.eval(), tokenizer, held_out, 16)[0].mean(axis=1)[unreached]
     zero = [log["frac_reward_zero_std"] for log in trainer.state.log_history if "reward" in log]
     record = {
         **vars(args),
         "accuracy": watch.accuracy,
         "effective": [round(1 - float(np.mean(part)), 3) for part in np.array_split(zero, 5)],
+        "unreached_at_start": round(float(unreached.mean()), 3),
+        "reached_of_these": round(float((after > 0).mean()), 3),
+        "pass_rate_of_these": round(float(after.mean()), 3),
         "seconds_per_step": round(seconds / args.steps, 3),
         "generation_share": round(share, 3),
     }

@@ -32,7 +32,7 @@ def policy():
 def complete(policy, tokenizer, questions, **sampling):
     asked = tokenizer(questions, return_tensors="pt", padding=True)
     settings = GenerationConfig(
-        max_new_tokens=44,
+        max_new_tokens=40,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
         **sampling,
@@ -85,8 +85,8 @@ def test_messages_become_plain_text(tokenizer):
 
 def test_longest_question_and_answer_fit(policy, tokenizer):
     rows = toy.pool() + toy.evaluation()
-    longest = max(len(row["question"]) for row in rows) + 44
-    assert max(len(row["answer"]) for row in rows) < 44
+    longest = max(len(row["question"]) for row in rows) + 40
+    assert max(len(row["answer"]) for row in rows) < 40
     assert longest <= policy.config.max_position_embeddings
 
 
