@@ -18,7 +18,9 @@ class DataConfig(Settings):
         "a .jsonl, .json, .parquet or .csv file, a folder of `save_to_disk`, a dataset on the "
         "Hugging Face hub, `toy` or `reasoning_gym`",
     )
-    subset: str | None = setting(None, "configuration of a dataset on the hub")
+    subset: str | None = setting(
+        None, "configuration of a dataset on the hub, or the world of `toy`: main or easy"
+    )
     split: str = setting("train", "split of a folder, a dataset on the hub, or `toy`")
     shape: Literal["auto", "columns", "prompt", "verl"] = setting(
         "auto",

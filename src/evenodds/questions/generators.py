@@ -21,7 +21,7 @@ def _toy_rows(config: DataConfig) -> Iterator[Row]:
         raise DataError(
             f"the toy questions have no split {config.split!r}", got=f"the splits {some(splits)}"
         )
-    return iter(splits[config.split](seed=config.seed))
+    return iter(splits[config.split](world=config.subset or "main", seed=config.seed))
 
 
 def _reasoning_gym_rows(config: DataConfig) -> Iterator[Row]:

@@ -1,0 +1,203 @@
+"""Label tables: how often each of several policies solved each question.
+
+A row is one policy's record on one question: `question` (or `question_id`), `policy`, `n_samples`
+and `n_correct`. Parquet, CSV or JSON lines; further columns are left alone.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from evenodds.errors import DataError, some
+from evenodds.questions import question_id
+from evenodds.questions.files import READERS
+
+logger = logging.getLogger(__name__)
+
+COUNTS = ("n_samples", "n_correct")
+
+
+@dataclass(frozen=True, eq=False)
+class LabelTable:
+    """Counts of L policies on N questions.
+
+    Attributes:
+        ids: Content id of each question, or the table's own where it has no text.
+        texts: The questions; empty where the table has ids only.
+        policies: Names, in the order of the table.
+        samples_LN: Rollouts; 0 where a policy has no label.
+        correct_LN: Those that were right, at most as many.
+    """
+
+    ids: tuple[str, ...]
+    texts: tuple[str, ...]
+    policies: tuple[str, ...]
+    samples_LN: Int[np.ndarray, "L N"]
+    correct_LN: Int[np.ndarray, "L N"]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def difficulty_LN(self) -> Float[np.ndarray, "L N"]:
+        """Failure rates, 1 - n_correct / n_samples; NaN where there is no label."""
+        with np.errstate(invalid="ignore"):
+            return (
+                1.0 - self.correct_LN / np.where(self.samples_LN, self.samples_LN, np.nan)
+            ).astype(np.float32)
+
+    def of_policies(self, names: Sequence[str]) -> "LabelTable":
+        """The table of these policies, in this order.
+
+        Raises:
+            DataError: the table has no such policy.
+        """
+        unknown = [name for name in names if name not in self.policies]
+        if unknown:
+            raise DataError(
+                "the label table lacks a policy",
+                got=some(unknown),
+                expected=f"one of {some(self.policies, 10)}",
+            )
+        rows = [self.policies.index(name) for name in names]
+        return LabelTable(
+            self.ids, self.texts, tuple(names), self.samples_LN[rows], self.correct_LN[rows]
+        )
+
+    def of_questions(self, columns: Int[np.ndarray, " M"]) -> "LabelTable":
+        """The table of these questions, in this order; policies without a label stay."""
+        return LabelTable(
+            tuple(self.ids[column] for column in columns),
+            tuple(self.texts[column] for column in columns) if self.texts else (),
+            self.policies,
+            self.samples_LN[:, columns],
+            self.correct_LN[:, columns],
+        )
+
+    def aligned(self, ids: Sequence[str]) -> "LabelTable":
+        """The labels of these questions, without a label where the table does not know one.
+
+        Args:
+            ids: Of a pool, in its order.
+
+        Raises:
+            DataError: the table knows none of them.
+        """
+        place = {name: column for column, name in enumerate(self.ids)}
+        columns = np.array([place.get(name, -1) for name in ids])
+        if np.all(columns < 0):
+            raise DataError(
+                "the labels and the pool have no question in common",
+                got=f"{len(self.ids)} labelled questions, {len(ids)} in the pool",
+                expected="labels of the pool's questions, with the same text",
+            )
+        known = columns >= 0
+        samples = np.where(known, self.samples_LN[:, columns], 0)
+        correct = np.where(known, self.correct_LN[:, columns], 0)
+        return LabelTable(tuple(ids), (), self.policies, samples, correct)
+
+
+def read_labels(path: Path) -> LabelTable:
+    """Read a label table.
+
+    Raises:
+        DataError: the file is missing, lacks a column, or a count is impossible.
+    """
+    reader = READERS.get(path.suffix.lower())
+    if reader is None or not path.exists():
+        raise DataError(
+            "there is no such label table" if reader else "a label table has another form",
+            got=path,
+            expected=f"a file that ends in {', '.join(READERS)}",
+        )
+    return table_of_rows(reader(path), path.name)
+
+
+def table_of_rows(rows: Iterable[Mapping[str, Any]], name: str = "labels") -> LabelTable:
+    """Gather and check rows; counts of the same policy and question add up.
+
+    Args:
+        rows: Mappings with `question` or `question_id`, `policy`, `n_samples`, `n_correct`.
+        name: For error messages.
+    """
+    questions: dict[str, int] = {}
+    texts: list[str] = []
+    policies: dict[str, int] = {}
+    cells: dict[tuple[int, int], list[int]] = {}
+    num_rows = 0
+    for num_rows, row in enumerate(rows, 1):
+        if num_rows == 1:
+            _check_columns(row, name)
+        content, text = _question(row, num_rows, name)
+        column = questions.setdefault(content, len(questions))
+        if column == len(texts):
+            texts.append(text)
+        policy = policies.setdefault(str(row["policy"]), len(policies))
+        samples, correct = _counts(row, num_rows, name)
+        cell = cells.setdefault((policy, column), [0, 0])
+        cell[0] += samples
+        cell[1] += correct
+    if not cells:
+        raise DataError("the label table is empty", got=name, expected="at least one row")
+    if num_rows > len(cells):
+        logger.info(
+            "%d rows of %s repeat a policy and a question: added up", num_rows - len(cells), name
+        )
+    counts = np.zeros((2, len(policies), len(questions)), dtype=np.int64)
+    places = np.array(list(cells))
+    counts[:, places[:, 0], places[:, 1]] = np.array(list(cells.values())).T
+    return LabelTable(
+        tuple(questions), tuple(texts) if all(texts) else (), tuple(policies), counts[0], counts[1]
+    )
+
+
+def _check_columns(row: Mapping[str, Any], name: str) -> None:
+    missing = [column for column in ("policy", *COUNTS) if column not in row]
+    if "question" not in row and "question_id" not in row:
+        missing.insert(0, "question")
+    if missing:
+        raise DataError(
+            f"{name} has no column {missing[0]!r}",
+            got=f"the columns {some(row, 20)}",
+            expected="question (or question_id), policy, n_samples, n_correct",
+        )
+
+
+def _question(row: Mapping[str, Any], number: int, name: str) -> tuple[str, str]:
+    """Id and text; the id is that of the text, so that it fits any pool with the question."""
+    text = row.get("question")
+    if isinstance(text, str) and text.strip():
+        return question_id(text), text
+    given = row.get("question_id")
+    if given is None or str(given) == "":
+        raise DataError(f"row {number} of {name} names no question", got=dict(row))
+    return str(given), ""
+
+
+def _counts(row: Mapping[str, Any], number: int, name: str) -> tuple[int, int]:
+    counts = []
+    for column in COUNTS:
+        try:
+            count = int(row[column])
+            if count != float(row[column]):
+                raise ValueError
+        except (TypeError, ValueError) as error:
+            raise DataError(
+                f"row {number} of {name}: {column} is no count",
+                got=repr(row[column]),
+                expected="a whole number",
+            ) from error
+        counts.append(count)
+    samples, correct = counts
+    if not 0 <= correct <= samples or samples == 0:
+        raise DataError(
+            f"row {number} of {name} has impossible counts",
+            got=f"n_samples = {samples}, n_correct = {correct}",
+            expected="0 <= n_correct <= n_samples, and n_samples at least 1",
+        )
+    return samples, correct
