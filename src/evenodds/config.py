@@ -210,10 +210,12 @@ def unknown_key(name: str, known: list[str], kind: str = "setting") -> ConfigErr
 
 
 def _coerce(value: Any, annotation: Any) -> Any:
-    """The lossless conversions TOML and JSON need: int to float, list to tuple."""
+    """What TOML and JSON cannot spell: int as float, list as tuple, empty text as nothing."""
     if isinstance(value, bool):
         return value
     options = _options(annotation)
+    if value == "" and types.NoneType in options:
+        return None
     if isinstance(value, int) and float in options and int not in options:
         return float(value)
     for option in options:

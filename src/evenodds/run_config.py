@@ -183,7 +183,7 @@ def read_config(name: str, changes: Sequence[str] = ()) -> RunConfig:
 
     Args:
         name: A path, or the name of a packaged config such as `quickstart`.
-        changes: Each `section.key=value`; the value in TOML, or else text.
+        changes: Each `section.key=value`; the value in TOML, or else text. An empty value unsets.
     """
     tables = parse_toml(config_text(name), name)
     for change in changes:

@@ -56,6 +56,12 @@ def test_whole_numbers_and_lists_are_taken_where_they_fit():
     assert config.reward_range == (-1.0, 1.0)
 
 
+def test_empty_text_unsets_a_setting_that_may_be_unset():
+    assert EfficiencyConfig.from_mapping({"predictor": ""}).predictor is None
+    with pytest.raises(ConfigError, match="wrong type"):
+        EfficiencyConfig.from_mapping({"loss": ""})
+
+
 def test_a_config_comes_back_from_its_own_json():
     config = EfficiencyConfig(reward_range=(-1.0, 1.0), predictor="p.safetensors")
     assert EfficiencyConfig.from_mapping(config.as_dict()) == config
