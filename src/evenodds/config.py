@@ -106,7 +106,10 @@ class EfficiencyConfig(Settings):
         "the predicted difficulty (DOTS)",
     )
     num_references: int = setting(
-        256, "K: questions probed with a full group to learn the policy's level", low=2
+        256,
+        "K: questions probed with a full group to learn the policy's level; 0 probes none, for "
+        "estimators that learn from the batches alone",
+        low=0,
     )
     steps_per_selection: int = setting(
         2, "mu: rollout steps that share one reference set and one selection", low=1
@@ -148,7 +151,11 @@ class EfficiencyConfig(Settings):
     seed: int | None = setting(None, "seed of selection and replay; none takes the host's", low=0)
 
     def check(self) -> None:
-        """Refuse an empty or inverted reward range."""
+        """Refuse an empty or inverted reward range, and a single reference."""
+        if self.num_references == 1:
+            raise ConfigError(
+                "efficiency.num_references is out of range", got=1, expected="0, or at least 2"
+            )
         low, high = self.reward_range
         if not low < high:
             raise ConfigError(

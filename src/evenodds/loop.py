@@ -93,11 +93,8 @@ class DataEfficientLoop:
         check_sizes(config, num_questions, groups_per_step, self.ranks.count)
         self.groups_per_rank = groups_per_step // self.ranks.count
         self.replayed_per_rank = _replayed(config, self.groups_per_rank)
-        if config.predicts and estimator is None and self.ranks.index == 0:
-            raise ConfigError(
-                "selection by difficulty needs an estimator",
-                fix="pass `estimator=AttentionPredictor.untrained(embeddings)`",
-            )
+        if self.ranks.index == 0:
+            _check_estimator(config, estimator)
         seeds = np.random.SeedSequence(seed if config.seed is None else config.seed).spawn(3)
         self._reference_generator = np.random.default_rng(seeds[0])
         self.queue = QuestionQueue(np.random.default_rng(seeds[1]))
@@ -116,13 +113,19 @@ class DataEfficientLoop:
 
     # Step 1 to 3: probe, predict, calibrate
 
-    def plan_references(self) -> Int[np.ndarray, " K"]:
-        """Questions to probe before this batch; none where no new reference set is due."""
+    def plan_references(
+        self, excluded: Int[np.ndarray, " X"] | None = None
+    ) -> Int[np.ndarray, " K"]:
+        """Questions to probe before this batch; none where no new reference set is due.
+
+        Args:
+            excluded: Questions that may not be probed now.
+        """
         self._references = self._reference_prediction_K = None
-        if not self.config.predicts or self.step % self.config.steps_per_selection:
+        if not self._selection_is_due or not self.config.num_references:
             return np.empty(0, dtype=np.int64)
         drawn_K = draw_references(
-            self.num_questions, self.config.num_references, self._reference_generator
+            self.num_questions, self.config.num_references, self._reference_generator, excluded
         )
         return self.ranks.broadcast(drawn_K)
 
@@ -136,7 +139,6 @@ class DataEfficientLoop:
         if self.estimator is not None:
             self.estimator.probe(references)
             self.estimated = self.estimator.estimate()
-            self.queue.refill(self._logits(), self.config.steps_per_selection * self._batch_size)
             prediction_K = self.estimated.difficulty_N[references.questions_K]
         prediction_K = self.ranks.broadcast(prediction_K)
         assert prediction_K is not None, "process 0 has the estimator"
@@ -145,8 +147,12 @@ class DataEfficientLoop:
 
     # Step 4 and 6: select and replay
 
-    def plan_batch(self) -> BatchPlan:
-        """What this process generates now, and the stored groups that complete its batch."""
+    def plan_batch(self, excluded: Int[np.ndarray, " X"] | None = None) -> BatchPlan:
+        """What this process generates now, and the stored groups that complete its batch.
+
+        Args:
+            excluded: Questions that may not be generated now; at least a batch must remain.
+        """
         stored = self.ranks.gather(len(self.buffer))
         enough = min(stored) >= self.replayed_per_rank
         num_replayed = self.replayed_per_rank if enough else 0
@@ -154,24 +160,41 @@ class DataEfficientLoop:
         num_fresh = self.groups_per_rank - num_replayed
         self._plan = BatchPlan(
             num_fresh=num_fresh,
-            questions=self._select(num_fresh),
+            questions=self._select(num_fresh, excluded),
             replayed=self.buffer.sample(num_replayed),
         )
         self.step += 1
         return self._plan
 
-    def _select(self, num_fresh: int) -> Int[np.ndarray, " B"]:
+    @property
+    def _selection_is_due(self) -> bool:
+        return self.config.predicts and self.step % self.config.steps_per_selection == 0
+
+    def _select(
+        self, num_fresh: int, excluded: Int[np.ndarray, " X"] | None
+    ) -> Int[np.ndarray, " B"]:
         if not self.config.selects:
             return np.empty(0, dtype=np.int64)
         chosen = None
         if self.ranks.index == 0:
+            spared = 0 if excluded is None else len(excluded)
+            if self._selection_is_due:
+                self._draw(spared)
             count = num_fresh * self.ranks.count
-            if len(self.queue) < count:
+            if len(self.queue) - spared < count:
                 self.queue.extend(self._logits())
-            chosen = self.queue.take(count)
+            chosen = self.queue.take(count, excluded)
         chosen = self.ranks.broadcast(chosen)
         assert chosen is not None
         return chosen[self.ranks.index * num_fresh : (self.ranks.index + 1) * num_fresh]
+
+    def _draw(self, spared: int) -> None:
+        """Draw the questions of the next steps from what is known now."""
+        assert self.estimator is not None, "checked when the loop was made"
+        if self._references is None:  # nothing was probed
+            self.estimated = self.estimator.estimate()
+        count = self.config.steps_per_selection * self._batch_size
+        self.queue.refill(self._logits(), count + spared)
 
     def _logits(self) -> Float[np.ndarray, " N"]:
         if not self.config.predicts:
@@ -188,8 +211,9 @@ class DataEfficientLoop:
     def observe(self, fresh: Observation) -> None:
         """Take in what was observed of the fresh groups of all processes."""
         prediction_F = None
-        if self.estimator is not None and self.estimated is not None:
+        if self.estimated is not None:
             prediction_F = self.estimated.difficulty_N[fresh.questions_K]
+        if self.estimator is not None:
             self.estimator.observe(fresh)
         prediction_F = self.ranks.broadcast(prediction_F)
         if prediction_F is None:
@@ -276,7 +300,9 @@ class DataEfficientLoop:
         self._pearson = float("nan") if saved is None else saved
         if self.estimator is not None:
             self.estimator.restore(state.part("estimator"))
-            self.estimated = self.estimator.estimate() if self.step else None
+            self.estimated = (
+                self.estimator.estimate() if self.step and self.config.predicts else None
+            )
         generators = own.values["generators"]
         restore_generator(self._reference_generator, generators["references"])
         restore_generator(self.queue.generator, generators["selection"])
@@ -287,6 +313,25 @@ class DataEfficientLoop:
     @property
     def _batch_size(self) -> int:
         return self.groups_per_rank * self.ranks.count
+
+
+def _check_estimator(config: EfficiencyConfig, estimator: DifficultyEstimator | None) -> None:
+    if config.predicts and estimator is None:
+        raise ConfigError(
+            "selection by difficulty needs an estimator",
+            fix="pass `estimator=AttentionPredictor.untrained(embeddings)`",
+        )
+    if (
+        config.predicts
+        and estimator is not None
+        and estimator.needs_references
+        and not config.num_references
+    ):
+        raise ConfigError(
+            "this estimator learns from references only",
+            got=f"{type(estimator).__name__}, num_references = 0",
+            expected="num_references of at least 2",
+        )
 
 
 def _replayed(config: EfficiencyConfig, groups: int) -> int:

@@ -70,10 +70,16 @@ class QuestionQueue:
         again = np.isin(order, self._waiting)
         self._waiting = np.concatenate([self._waiting, order[~again], order[again]])
 
-    def take(self, count: int) -> Int[np.ndarray, " count"]:
-        """The next `count` questions, all different; at most as many as wait."""
+    def take(
+        self, count: int, excluded: Int[np.ndarray, " X"] | None = None
+    ) -> Int[np.ndarray, " count"]:
+        """The next `count` questions, all different; the excluded go on waiting."""
+        if excluded is None:
+            places = np.arange(count)
+        else:
+            places = np.flatnonzero(~np.isin(self._waiting, excluded))[:count]
         assert count <= len(self), (count, len(self))
-        taken, self._waiting = self._waiting[:count], self._waiting[count:]
+        taken, self._waiting = self._waiting[places], np.delete(self._waiting, places)
         return taken
 
     def state(self) -> State:

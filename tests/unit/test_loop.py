@@ -18,6 +18,8 @@ SMALL = EfficiencyConfig(num_references=6, capacity=4)
 class Known:
     """Estimates what it is told, and remembers what it was shown."""
 
+    needs_references = False
+
     def __init__(self, difficulty):
         self.difficulty = np.array(difficulty, dtype=np.float32)
         self.probed, self.observed = [], []
@@ -289,3 +291,33 @@ def test_the_estimator_sees_references_and_batches():
     assert [len(seen.questions_K) for seen in estimator.probed] == [6, 6]
     assert len(estimator.observed) == 3
     assert estimator.observed[0].samples_K.tolist() == [4] * 8
+
+
+def test_a_step_leaves_out_what_is_excluded():
+    config = SMALL.replace(fresh_fraction=1.0, steps_per_selection=1)
+    loop = make_loop(config)
+    middle = np.arange(15, 25)  # what Known would choose
+    probes = loop.plan_references(middle)
+    assert not set(probes.tolist()) & set(middle.tolist())
+    loop.observe_references(observation(probes, np.zeros(len(probes))))
+    chosen = loop.plan_batch(middle).questions
+    assert set(chosen.tolist()) == {11, 12, 13, 14, 25, 26, 27, 28}
+
+
+def test_an_estimator_that_learns_from_batches_needs_no_references():
+    config = EfficiencyConfig(num_references=0, fresh_fraction=1.0, steps_per_selection=2)
+    estimator = Known(np.linspace(0, 1, 40))
+    loop = make_loop(config, estimator=estimator)
+    for _ in range(4):
+        assert len(loop.plan_references()) == 0
+        plan = loop.plan_batch()
+        loop.observe(observation(plan.questions, np.full(8, 0.5)))
+    assert estimator.probed == []
+    assert len(estimator.observed) == 4
+    assert loop.metrics()["select/predicted_difficulty_mean"] == pytest.approx(0.5, abs=0.2)
+
+
+def test_the_papers_estimator_needs_references():
+    estimator = AttentionPredictor.untrained(torch.randn(40, 4))
+    with pytest.raises(ConfigError, match="learns from references only"):
+        make_loop(EfficiencyConfig(num_references=0, capacity=8), estimator=estimator)

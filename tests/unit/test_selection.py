@@ -76,6 +76,25 @@ def test_queue_of_a_small_pool_goes_round_without_repeating_within_a_batch():
     assert np.bincount(seen, minlength=5).tolist() == [6] * 5  # uniform passes
 
 
+def test_excluded_questions_go_on_waiting():
+    queue = QuestionQueue(np.random.default_rng(0))
+    queue.refill(np.zeros(6), 6)
+    order = gumbel_top_k(np.zeros(6), 6, np.random.default_rng(0)).tolist()
+    excluded = np.array(order[:2])
+    assert queue.take(3, excluded).tolist() == order[2:5]
+    assert queue.take(3).tolist() == [*order[:2], order[5]]
+
+
+def test_excluding_is_sampling_from_the_rest():
+    logits = np.log(np.array([0.5, 0.2, 0.2, 0.1]))
+    generator, counts = np.random.default_rng(0), np.zeros(4)
+    for _ in range(4000):
+        queue = QuestionQueue(generator)
+        queue.refill(logits, 4)
+        counts[queue.take(1, np.array([0]))] += 1
+    assert counts / 4000 == pytest.approx([0, 0.4, 0.4, 0.2], abs=0.03)
+
+
 def test_queue_goes_on_after_restoring():
     queue = QuestionQueue(np.random.default_rng(0))
     queue.refill(np.zeros(20), 20)
@@ -93,3 +112,10 @@ def test_references_are_different_and_uniform():
         assert len(set(drawn.tolist())) == 3
         counts[drawn] += 1
     assert counts / 4000 == pytest.approx([3 / 8] * 8, abs=0.03)
+
+
+def test_excluded_questions_are_not_references():
+    generator = np.random.default_rng(0)
+    for _ in range(20):
+        drawn = draw_references(8, 3, generator, np.arange(4))
+        assert set(drawn.tolist()) <= {4, 5, 6, 7}

@@ -25,7 +25,13 @@ class Estimate:
 
 @runtime_checkable
 class DifficultyEstimator(Protocol):
-    """Turns observations into an estimate of every question."""
+    """Turns observations into an estimate of every question.
+
+    Attributes:
+        needs_references: Whether it estimates nothing before a reference set was probed.
+    """
+
+    needs_references: bool
 
     def probe(self, references: Observation) -> None:
         """Take in a reference set, drawn uniformly."""

@@ -97,6 +97,8 @@ class AttentionPredictor:
         chunk: Questions projected against the references at once, which bounds memory.
     """
 
+    needs_references = True
+
     def __init__(
         self,
         query_NH: Float[Tensor, "N H"],
