@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 TORCH := torch==2.13.0
 
-.PHONY: train train-llm test check format clean
+.PHONY: train train-llm test check bench format clean
 
 train: $(VENV)/.train  ## train the quickstart: GRPO with DOTS and replay, on CPU
 	$(BIN)/evenodds train quickstart
@@ -22,6 +22,9 @@ check: $(VENV)/.dev  ## what a contributor runs before a commit
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -n 2 -m "not slow" tests/unit
+
+bench: $(VENV)/.dev  ## time refresh and selection, up to a million questions (minutes)
+	$(BIN)/python benchmarks/bench.py
 
 format: $(VENV)/.dev  ## format and sort imports
 	$(BIN)/ruff check --fix .

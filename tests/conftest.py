@@ -4,6 +4,7 @@ import os
 import tempfile
 
 os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["OMP_NUM_THREADS"] = "1"  # tests run side by side; small work gains nothing from threads
 os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["EVENODDS_CACHE"] = tempfile.mkdtemp(prefix="evenodds-test-cache-")
@@ -13,8 +14,10 @@ from jaxtyping import install_import_hook
 # Settings check themselves, and their tests pass wrong types on purpose.
 SHAPED = [
     "difficulty",
+    "embedding_file",
     "embeddings",
     "evaluation",
+    "labels",
     "loop",
     "loss",
     "recorder",
@@ -22,6 +25,7 @@ SHAPED = [
     "replay",
     "selection",
     "state",
+    "study",
     "trl",
     "types",
 ]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from evenodds.loss import group_advantages, off_policy_loss
     from evenodds.replay import ReplayBuffer
     from evenodds.selection import gumbel_top_k, selection_logits
+    from evenodds.study import embed, evaluate, fit, predict, simulate
     from evenodds.types import BatchPlan, Group, Observation, Rollout, observation_of_groups
 
 __version__ = "0.1.0"
@@ -28,12 +29,17 @@ _HOMES = {
     "PredictorModel": "evenodds.difficulty",
     "ReplayBuffer": "evenodds.replay",
     "Rollout": "evenodds.types",
+    "embed": "evenodds.study",
+    "evaluate": "evenodds.study",
+    "fit": "evenodds.study",
     "fit_predictor": "evenodds.difficulty",
     "group_advantages": "evenodds.loss",
     "gumbel_top_k": "evenodds.selection",
     "observation_of_groups": "evenodds.types",
     "off_policy_loss": "evenodds.loss",
+    "predict": "evenodds.study",
     "selection_logits": "evenodds.selection",
+    "simulate": "evenodds.study",
 }
 
 __all__ = [
@@ -46,12 +52,17 @@ __all__ = [
     "PredictorModel",
     "ReplayBuffer",
     "Rollout",
+    "embed",
+    "evaluate",
+    "fit",
     "fit_predictor",
     "group_advantages",
     "gumbel_top_k",
     "observation_of_groups",
     "off_policy_loss",
+    "predict",
     "selection_logits",
+    "simulate",
 ]
 
 

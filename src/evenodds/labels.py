@@ -4,6 +4,7 @@ A row is one policy's record on one question: `question` (or `question_id`), `po
 and `n_correct`. Parquet, CSV or JSON lines; further columns are left alone.
 """
 
+import fnmatch
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,8 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from evenodds.errors import DataError, some
-from evenodds.questions import question_id
-from evenodds.questions.files import READERS
+from evenodds.questions import READERS, DataConfig, load_pool, question_id
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +69,23 @@ class LabelTable:
             self.ids, self.texts, tuple(names), self.samples_LN[rows], self.correct_LN[rows]
         )
 
+    def matching(self, patterns: Sequence[str]) -> "LabelTable":
+        """The policies whose names fit one of these patterns, such as `step-[0-9]*`.
+
+        Raises:
+            DataError: a pattern fits none.
+        """
+        for pattern in patterns:
+            if not fnmatch.filter(self.policies, pattern):
+                raise DataError(
+                    "no policy of the label table has such a name",
+                    got=pattern,
+                    expected=f"a name or a pattern of {some(self.policies, 10)}",
+                )
+        return self.of_policies(
+            [name for name in self.policies if any(fnmatch.fnmatchcase(name, p) for p in patterns)]
+        )
+
     def of_questions(self, columns: Int[np.ndarray, " M"]) -> "LabelTable":
         """The table of these questions, in this order; policies without a label stay."""
         return LabelTable(
@@ -116,6 +133,28 @@ def read_labels(path: Path) -> LabelTable:
             expected=f"a file that ends in {', '.join(READERS)}",
         )
     return table_of_rows(reader(path), path.name)
+
+
+def read_questions(source: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Ids and texts of a question pool, or of the questions of a label table.
+
+    Args:
+        source: As `data.source`, or a label table.
+
+    Raises:
+        DataError: it cannot be read, or a label table has ids only.
+    """
+    path = Path(source).expanduser()
+    reader = READERS.get(path.suffix.lower())
+    if reader is not None and path.is_file():
+        first = next(iter(reader(path)), {})
+        if "policy" in first and "n_samples" in first:
+            table = read_labels(path)
+            if not table.texts:
+                raise DataError("the label table has no text of its questions", got=path)
+            return table.ids, table.texts
+    pool = load_pool(DataConfig(source=source, answer_column=""))
+    return pool.ids, tuple(pool.texts)
 
 
 def table_of_rows(rows: Iterable[Mapping[str, Any]], name: str = "labels") -> LabelTable:

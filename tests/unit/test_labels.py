@@ -75,6 +75,13 @@ def test_policies_and_questions_are_picked_by_name_and_place():
         table.of_policies(["lagre"])
 
 
+def test_policies_are_picked_by_pattern_in_the_order_of_the_table():
+    table = table_of_rows([row(policy=f"step-{number}") for number in (30, 5, 10)])
+    assert table.matching(["step-1*", "step-3?"]).policies == ("step-30", "step-10")
+    with pytest.raises(DataError, match=r"no policy .*\n.*got: +step-9"):
+        table.matching(["step-9"])
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [

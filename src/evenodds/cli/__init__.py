@@ -14,6 +14,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status."""
     parser = make_parser()
     options = parser.parse_args(arguments)
+    # Idle threads sleep: beside another busy process, spinning ones make work many times longer.
+    os.environ.setdefault("GOMP_SPINCOUNT", "0")
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     logging.getLogger("evenodds").setLevel(logging.INFO if _is_main() else logging.ERROR)
     try:
@@ -31,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """All commands with their options."""
-    from evenodds.cli import train
+    from evenodds.cli import embed, study, train
 
     parser = argparse.ArgumentParser(
         prog="evenodds", description="Train language models on questions with even odds."
@@ -39,6 +41,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"evenodds {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     train.add_parser(commands)
+    embed.add_parser(commands)
+    study.add_parsers(commands)
     return parser
 
 

@@ -120,8 +120,6 @@ def _quieten(config: RunConfig) -> None:
     """Leave the screen to our own display, and set the threads before torch starts any."""
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    # Idle threads sleep: beside another busy process, spinning ones make a step many times longer.
-    os.environ.setdefault("GOMP_SPINCOUNT", "0")
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
     warnings.filterwarnings("ignore", category=FutureWarning, module="trl")
     import torch

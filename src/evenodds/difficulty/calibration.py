@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -67,6 +67,36 @@ def fit_platt(
         offset_K = slope * logits_K
         (shift,) = _logistic_ridge(design_K2[:, 1:], observed_K, start[1:], strength, offset_K)
     return float(slope), float(shift)
+
+
+def spread(
+    predicted_K: Float[np.ndarray, " K"],
+    observed_K: Float[np.ndarray, " K"],
+    samples_K: Int[np.ndarray, " K"],
+) -> float:
+    """How far true difficulties lie from their predictions d, as a share c of d (1 - d).
+
+    A failure rate is taken to have mean d and variance c d (1 - d), as a Beta distribution of
+    strength 1/c - 1 has; c = 0 is a perfect predictor and c = 1 one that knows the mean only. An
+    observation of n rollouts then has variance d (1 - d) (c + (1 - c) / n), which is solved for c
+    with the squared errors of the references.
+
+    Args:
+        predicted_K: Predicted difficulty in (0, 1), each made without its own label.
+        observed_K: Observed difficulty, in [0, 1].
+        samples_K: Rollouts n behind each observation.
+
+    Returns:
+        c in [0, 1]; 1 where every n is 1, which cannot tell.
+    """
+    scale_K = predicted_K.astype(np.float64) * (1.0 - predicted_K)
+    several_K = samples_K > 1
+    if not several_K.any():
+        return 1.0
+    errors_K = np.square(observed_K.astype(np.float64) - predicted_K)
+    noise = (scale_K / samples_K)[several_K].sum()
+    room = (scale_K * (1.0 - 1.0 / samples_K))[several_K].sum()
+    return float(np.clip((errors_K[several_K].sum() - noise) / room, 0.0, 1.0))
 
 
 def _logistic_ridge(

@@ -6,34 +6,17 @@ of the same policy, scored by cross-entropy between calibrated prediction and la
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional
 
-from evenodds.config import Settings, setting
 from evenodds.difficulty.predictor import PredictorModel
 from evenodds.difficulty.scores import pearson
 from evenodds.errors import DataError
-
-
-@dataclass(frozen=True, kw_only=True)
-class FitConfig(Settings):
-    """How to train; the defaults are the paper's."""
-
-    section: ClassVar[str] = "fit"
-
-    width: int = setting(896, "H: width of the adapters", low=1)
-    dropout: float = setting(0.1, "of the adapters while training", low=0.0, high=0.9)
-    num_references: int = setting(256, "K: references of each training batch", low=2)
-    batch_size: int = setting(256, "queries of each training batch", low=1)
-    epochs: int = setting(20, "passes over all labels", low=1)
-    learning_rate: float = setting(1e-3, "of Adam, after the warm-up", above=0.0)
-    warmup_steps: int = setting(100, "steps until the full learning rate", low=0)
-    seed: int = setting(0, "of weights, batches and dropout", low=0)
+from evenodds.study_config import FitConfig
 
 
 @dataclass(frozen=True)
@@ -59,6 +42,7 @@ def fit_predictor(
     config: FitConfig,
     *,
     validation_VN: Float[Tensor, "V N"] | None = None,
+    validation_queries_N: Bool[Tensor, " N"] | None = None,
     embedding_model: str = "",
     on_epoch: Callable[[int], None] | None = None,
 ) -> tuple[PredictorModel, FitReport]:
@@ -68,8 +52,10 @@ def fit_predictor(
         embeddings_NE: Frozen embeddings of the pool.
         difficulty_LN: Observed difficulty under each of L policies; NaN where there is no label.
         config: How to train.
-        validation_VN: Labels of policies that are held out; the epoch with the lowest loss on
-            them is kept. None keeps the last epoch.
+        validation_VN: Labels that are held out; the epoch with the lowest loss on them is kept.
+            None keeps the last epoch.
+        validation_queries_N: Predict only these, from references that are not among them; None
+            predicts all that are no reference.
         embedding_model: Name of what made the embeddings; stored with the predictor.
         on_epoch: Called with the epoch after each.
 
@@ -80,14 +66,17 @@ def fit_predictor(
     _check_labels(difficulty_LN, config)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        return _fit(embeddings_NE, difficulty_LN, config, validation_VN, embedding_model, on_epoch)
+        validation = None
+        if validation_VN is not None:
+            validation = _Validation(validation_VN, validation_queries_N, config)
+        return _fit(embeddings_NE, difficulty_LN, config, validation, embedding_model, on_epoch)
 
 
 def _fit(
     embeddings_NE: Tensor,
     difficulty_LN: Tensor,
     config: FitConfig,
-    validation_VN: Tensor | None,
+    validation: "_Validation | None",
     embedding_model: str,
     on_epoch: Callable[[int], None] | None,
 ) -> tuple[PredictorModel, FitReport]:
@@ -118,8 +107,8 @@ def _fit(
             schedule.step()
             epoch_losses.append(loss.item())
         losses.append(float(np.mean(epoch_losses)))
-        if validation_VN is not None:
-            loss, correlation = _validate(model, embeddings_NE, validation_VN, config)
+        if validation is not None:
+            loss, correlation = validation(model, embeddings_NE)
             validation_losses.append(loss)
             correlations.append(correlation)
             if loss < best_loss:
@@ -171,23 +160,33 @@ def _draw(label_N: Tensor, count: int, generator: torch.Generator) -> Tensor:
     return labelled[torch.randperm(len(labelled), generator=generator)[:count]]
 
 
-@torch.inference_mode()
-def _validate(
-    model: PredictorModel, embeddings_NE: Tensor, validation_VN: Tensor, config: FitConfig
-) -> tuple[float, float]:
-    model.eval()
-    generator = torch.Generator().manual_seed(config.seed + 1)
-    losses, correlations = [], []
-    for label_N in validation_VN:
-        reference_K = _draw(label_N, config.num_references, generator)
-        query_Q = torch.nonzero(~label_N.isnan()).squeeze(1)
-        query_Q = query_Q[~torch.isin(query_Q, reference_K)]
-        predicted_Q = model(
-            embeddings_NE[query_Q], embeddings_NE[reference_K], label_N[reference_K]
-        )
-        losses.append(functional.binary_cross_entropy(predicted_Q, label_N[query_Q]).item())
-        correlations.append(pearson(predicted_Q.numpy(), label_N[query_Q].numpy()))
-    return float(np.mean(losses)), float(np.nanmean(correlations))
+class _Validation:
+    """Loss and correlation on held-out labels, from the same reference sets each time."""
+
+    def __init__(self, difficulty_VN: Tensor, queries_N: Tensor | None, config: FitConfig) -> None:
+        generator = torch.Generator().manual_seed(config.seed + 1)
+        self.sets = []
+        for label_N in difficulty_VN:
+            known_N = ~label_N.isnan()
+            source_N = label_N if queries_N is None else label_N.masked_fill(queries_N, torch.nan)
+            reference_K = _draw(source_N, config.num_references, generator)
+            known_N[reference_K] = False
+            if queries_N is not None:
+                known_N &= queries_N
+            self.sets.append((label_N, reference_K, torch.nonzero(known_N).squeeze(1)))
+
+    @torch.inference_mode()
+    def __call__(self, model: PredictorModel, embeddings_NE: Tensor) -> tuple[float, float]:
+        model.eval()
+        losses, correlations = [], []
+        for label_N, reference_K, query_Q in self.sets:
+            predicted_Q = model(
+                embeddings_NE[query_Q], embeddings_NE[reference_K], label_N[reference_K]
+            )
+            losses.append(functional.binary_cross_entropy(predicted_Q, label_N[query_Q]).item())
+            correlations.append(pearson(predicted_Q.numpy(), label_N[query_Q].numpy()))
+        known = [value for value in correlations if not np.isnan(value)]
+        return float(np.mean(losses)), float(np.mean(known)) if known else float("nan")
 
 
 def _warmup_then_linear(step: int, warmup: int, total: int) -> float:

@@ -1,13 +1,16 @@
 """The difficulty predictor: frozen projections of the pool, and what a reference set adds."""
 
+import copy
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from evenodds.difficulty.attention import Adapter, attention_difficulty, standardise
+from evenodds.difficulty.attention import Adapter, attention_difficulty
 from evenodds.difficulty.calibration import GroupPlatt, fit_platt, platt
 from evenodds.difficulty.estimator import Estimate
 from evenodds.errors import CheckpointError, DataError
@@ -16,6 +19,10 @@ from evenodds.state import State
 from evenodds.types import Observation
 
 FORMAT = 1
+# Measured on 2 cores: 1,000 to 32,000 are equally fast on an idle machine and 65,000 takes a third
+# longer; beside another process, small chunks take longest, as threads wait for each other often.
+CHUNK = 16384
+PROJECTED = 8192  # questions adapted at once
 
 
 class PredictorModel(nn.Module):
@@ -26,15 +33,23 @@ class PredictorModel(nn.Module):
         width: H.
         dropout: While training.
         embedding_model: Name of what made the embeddings; another one is refused.
+        record: What it was trained on, JSON-able; saved with it.
     """
 
     def __init__(
-        self, embedding_size: int, width: int, *, dropout: float = 0.1, embedding_model: str = ""
+        self,
+        embedding_size: int,
+        width: int,
+        *,
+        dropout: float = 0.1,
+        embedding_model: str = "",
+        record: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self.embedding_size = embedding_size
         self.width = width
         self.embedding_model = embedding_model
+        self.record = dict(record or {})
         self.query_adapter = Adapter(embedding_size, width, dropout)
         self.reference_adapter = Adapter(embedding_size, width, dropout)
         self.calibration = GroupPlatt()
@@ -62,6 +77,7 @@ class PredictorModel(nn.Module):
             "embedding_size": self.embedding_size,
             "width": self.width,
             "embedding_model": self.embedding_model,
+            "record": self.record,
         }
         write_tensors(path, self.state_dict(), header)
 
@@ -69,15 +85,19 @@ class PredictorModel(nn.Module):
     def load(cls, path: Path) -> "PredictorModel":
         """Read a file of `save`."""
         tensors, header = read_tensors(path)
-        if header.get("format") != FORMAT:
+        wanted = {"embedding_size", "width", "embedding_model"}
+        if header.get("format") != FORMAT or not wanted <= set(header):
             raise CheckpointError(
                 f"{path.name} is not a predictor this version can read",
-                got=f"format {header.get('format')!r}",
-                expected=f"format {FORMAT}",
+                got=f"format {header.get('format')!r} with {', '.join(sorted(header))}",
+                expected=f"a file of `evenodds fit`, format {FORMAT}",
                 fix="fit the predictor again",
             )
         model = cls(
-            header["embedding_size"], header["width"], embedding_model=header["embedding_model"]
+            header["embedding_size"],
+            header["width"],
+            embedding_model=header["embedding_model"],
+            record=header.get("record"),
         )
         model.load_state_dict(tensors)
         return model.eval()
@@ -86,15 +106,18 @@ class PredictorModel(nn.Module):
 class AttentionPredictor:
     """The paper's estimator: attention over the last reference set, calibrated.
 
-    Embeddings and adapters are frozen during a run, so their projections are computed once and a
-    refresh with a new reference set is one (N, H) x (H, K) product, a softmax and a weighted
-    mean. What was seen of trained groups is not used, and no uncertainty is claimed.
+    Embeddings and adapters are frozen during a run, so the queries are adapted once. A refresh
+    with a new reference set adapts K references, and is one (N, H) x (H, K) product, a softmax
+    and a weighted mean. What was seen of trained groups is not used, and no uncertainty is
+    claimed.
 
     Args:
-        query_NH: Adapted query of each question of the pool.
-        reference_NH: The same questions as references.
-        calibration: Trained group calibration; none fits w and b on each reference set.
-        chunk: Questions projected against the references at once, which bounds memory.
+        query_NH: Adapted query of each question of the pool, float32, bfloat16 or float16; all
+            arithmetic is in float32.
+        references: Gives the adapted references of K rows of the pool, (K, H) in float32.
+        calibration: Gives w and b of a reference set, as `GroupPlatt` does; none fits them.
+        chunk: Questions held against the references at once. It bounds memory, and the default
+            is the fastest that was measured.
     """
 
     needs_references = True
@@ -102,13 +125,13 @@ class AttentionPredictor:
     def __init__(
         self,
         query_NH: Float[Tensor, "N H"],
-        reference_NH: Float[Tensor, "N H"],
-        calibration: GroupPlatt | None = None,
+        references: Callable[[Int[Tensor, " K"]], Float[Tensor, "K H"]],
+        calibration: Callable[[Tensor], tuple[Tensor | float, Tensor | float]] | None = None,
         *,
-        chunk: int = 65536,
+        chunk: int = CHUNK,
     ) -> None:
         self.query_NH = query_NH
-        self.reference_NH = reference_NH
+        self.references = references
         self.calibration = calibration
         self.chunk = chunk
         self._difficulty_N: Float[np.ndarray, " N"] | None = None
@@ -147,22 +170,37 @@ class AttentionPredictor:
         self._difficulty_N = None if saved is None else saved.numpy().copy()
 
     @classmethod
-    def untrained(cls, embeddings_NE: Float[Tensor, "N E"]) -> "AttentionPredictor":
-        """Attention over the embeddings as they are, each dimension standardised."""
-        standard_NE = standardise(embeddings_NE)
-        return cls(standard_NE, standard_NE)
+    @torch.inference_mode()
+    def untrained(
+        cls, embeddings_NE: Float[Tensor, "N E"], *, dtype: torch.dtype = torch.float32
+    ) -> "AttentionPredictor":
+        """Attention over the embeddings as they are, each dimension standardised.
+
+        Args:
+            embeddings_NE: Embeddings of the pool; they can be mapped from a file.
+            dtype: How the queries are stored.
+        """
+        standard_NE = _rowwise(embeddings_NE, _standardiser(embeddings_NE), dtype)
+        return cls(standard_NE, lambda rows_K: standard_NE[rows_K].float())
 
     @classmethod
     @torch.inference_mode()
     def trained(
-        cls, model: PredictorModel, embeddings_NE: Float[Tensor, "N E"], *, embedding_model: str
+        cls,
+        model: PredictorModel,
+        embeddings_NE: Float[Tensor, "N E"],
+        *,
+        embedding_model: str,
+        dtype: torch.dtype = torch.float32,
     ) -> "AttentionPredictor":
         """Attention over adapted embeddings.
 
         Args:
-            model: The trained part.
-            embeddings_NE: Embeddings of the pool.
+            model: The trained part; what becomes of it afterwards does not matter.
+            embeddings_NE: Embeddings of the pool, of which each refresh looks at K rows; they can
+                be mapped from a file.
             embedding_model: Name of what made them.
+            dtype: How the queries are stored.
 
         Raises:
             DataError: the model was trained on other embeddings.
@@ -175,12 +213,13 @@ class AttentionPredictor:
                 expected=f"embeddings of {model.embedding_model!r}, size {model.embedding_size}",
                 fix="set `embeddings` to what the predictor was trained on, or fit it again",
             )
-        model = model.eval()
-        queries, references = [], []
-        for rows_NE in embeddings_NE.split(8192):
-            queries.append(model.query_adapter(rows_NE.float()))
-            references.append(model.reference_adapter(rows_NE.float()))
-        return cls(torch.cat(queries), torch.cat(references), model.calibration)
+        model = copy.deepcopy(model).eval()
+        query_NH = _rowwise(embeddings_NE, model.query_adapter, dtype)
+
+        def references(rows_K: Tensor) -> Tensor:
+            return model.reference_adapter(embeddings_NE[rows_K].float())
+
+        return cls(query_NH, references, model.calibration)
 
     @torch.inference_mode()
     def predict(self, references: Observation) -> Float[np.ndarray, " N"]:
@@ -207,14 +246,50 @@ class AttentionPredictor:
     def _attend(
         self, rows_K: Int[Tensor, " K"], observed_K: Float[Tensor, " K"]
     ) -> Float[Tensor, " N"]:
-        reference_KH = self.reference_NH[rows_K]
-        parts = []
-        for start in range(0, len(self.query_NH), self.chunk):
+        reference_KH = self.references(rows_K)
+        d_hat_N = torch.empty(len(self.query_NH))
+        buffer_CH = torch.empty(min(self.chunk, len(d_hat_N)), self.query_NH.shape[1])
+        for start in range(0, len(d_hat_N), self.chunk):
             query_CH = self.query_NH[start : start + self.chunk]
+            if query_CH.dtype != torch.float32:
+                query_CH = buffer_CH[: len(query_CH)].copy_(query_CH)
             own_K = rows_K - start
             own_K = torch.where((own_K >= 0) & (own_K < len(query_CH)), own_K, -1)
-            parts.append(attention_difficulty(query_CH, reference_KH, observed_K, own_rows_K=own_K))
-        return torch.cat(parts)
+            d_hat_N[start : start + self.chunk] = attention_difficulty(
+                query_CH, reference_KH, observed_K, own_rows_K=own_K
+            )
+        return d_hat_N
+
+
+def _standardiser(embeddings_NE: Tensor) -> Callable[[Tensor], Tensor]:
+    """What `standardise` does with a whole pool, for some of its rows at a time."""
+    mean_E, spread_E = _mean_and_spread(embeddings_NE)
+    return lambda rows_ME: (rows_ME - mean_E) / spread_E.clamp_min(1e-6)
+
+
+def _mean_and_spread(embeddings_NE: Tensor) -> tuple[Tensor, Tensor]:
+    """Of each dimension, without a copy of a pool that is stored in 16 bits."""
+    if embeddings_NE.dtype == torch.float32:
+        return embeddings_NE.mean(dim=0), embeddings_NE.std(dim=0, correction=0)
+    parts, count = embeddings_NE.split(PROJECTED), len(embeddings_NE)
+    zero_E = torch.zeros(embeddings_NE.shape[1], dtype=torch.float64)
+    mean_E = sum((rows_ME.double().sum(dim=0) for rows_ME in parts), zero_E) / count
+    squares = ((rows_ME.double() - mean_E).square().sum(dim=0) for rows_ME in parts)
+    return mean_E.float(), (sum(squares, zero_E) / count).sqrt().float()
+
+
+def _rowwise(
+    embeddings_NE: Tensor, function: Callable[[Tensor], Tensor], dtype: torch.dtype
+) -> Tensor:
+    """The function of each row, some rows at a time, in one tensor of this type."""
+    results_NH: Tensor | None = None
+    for start in range(0, len(embeddings_NE), PROJECTED):
+        part_MH = function(embeddings_NE[start : start + PROJECTED].float())
+        if results_NH is None:
+            results_NH = torch.empty(len(embeddings_NE), part_MH.shape[1], dtype=dtype)
+        results_NH[start : start + PROJECTED] = part_MH
+    assert results_NH is not None, "a pool is never empty"
+    return results_NH
 
 
 def _digest(embedding_model: str) -> str:

@@ -57,6 +57,38 @@ def test_chunks_change_nothing():
     assert predictor.predict(references) == pytest.approx(whole, abs=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("chunk", [1, 7, 49, 50, 1000])
+def test_chunks_of_any_size_and_storage_change_nothing(dtype, chunk):
+    torch.manual_seed(0)
+    references = observation([3, 17, 40, 41], [0.1, 0.9, 0.5, 0.4])
+    predictor = AttentionPredictor.untrained(torch.randn(50, 8), dtype=dtype)
+    whole = predictor.predict(references)
+    predictor.chunk = chunk
+    np.testing.assert_allclose(predictor.predict(references), whole, rtol=0, atol=1e-6)
+
+
+def test_storage_in_16_bits_is_close_to_float32():
+    # bfloat16 rounds a number by at most 2^-9 of itself and float16 by 2^-12; scores of about 1
+    # move by as little, and difficulty by less.
+    torch.manual_seed(0)
+    embeddings = torch.randn(300, 16) * torch.logspace(-1, 2, 16) + 50 * torch.randn(16)
+    references = observation(np.arange(0, 300, 10), np.linspace(0, 1, 30))
+    exact = AttentionPredictor.untrained(embeddings).predict(references)
+    for dtype, tolerance in ((torch.bfloat16, 2e-3), (torch.float16, 3e-4)):
+        stored = AttentionPredictor.untrained(embeddings, dtype=dtype)
+        assert stored.query_NH.dtype == dtype
+        np.testing.assert_allclose(stored.predict(references), exact, rtol=0, atol=tolerance)
+
+
+def test_embeddings_in_16_bits_are_standardised_as_in_float32():
+    torch.manual_seed(0)
+    embeddings = (torch.randn(20_000, 4) * torch.tensor([1e-2, 1, 10, 0]) + 5).half()
+    expected = standardise(embeddings)
+    query = AttentionPredictor.untrained(embeddings).query_NH
+    assert torch.allclose(query, expected, atol=1e-4)  # float32 sums of 20,000 rows round to 1e-5
+
+
 def test_untrained_prediction_by_hand():
     # Two clusters; standardised coordinates are +-1 in one dimension, so with H = 1 a query
     # scores its own cluster e^1 and the other e^-1.

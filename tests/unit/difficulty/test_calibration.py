@@ -6,6 +6,7 @@ import torch
 from scipy.optimize import minimize
 
 from evenodds.difficulty import GroupPlatt, fit_platt, platt
+from evenodds.difficulty.calibration import spread
 
 
 def test_platt_by_hand():
@@ -78,3 +79,22 @@ def test_fit_platt_never_reverses_the_order():
     slope, shift = fit_platt(predicted, 1 - predicted)
     assert slope == 0.05
     assert shift == pytest.approx(0.0, abs=1e-6)
+
+
+def test_spread_by_hand():
+    # d(1 - d) = 0.25 twice; squared errors 0.0625 twice; n = 4 gives noise 0.0625 each
+    half = np.array([0.5, 0.5])
+    assert spread(half, np.array([0.25, 0.75]), np.array([4, 4])) == pytest.approx(0.0)
+    # errors 0.25: (0.5 - 0.125) / (0.5 * 0.75) = 1
+    assert spread(half, np.array([0.0, 1.0]), np.array([4, 4])) == pytest.approx(1.0)
+    # one of each: (0.3125 - 0.125) / 0.375 = 0.5
+    assert spread(half, np.array([0.25, 1.0]), np.array([4, 4])) == pytest.approx(0.5)
+    assert spread(half, np.array([0.0, 1.0]), np.array([1, 1])) == 1.0
+
+
+def test_spread_finds_the_strength_of_a_beta_distribution():
+    generator = np.random.default_rng(0)
+    mean = generator.uniform(0.1, 0.9, size=20000)
+    truth = generator.beta(4 * mean, 4 * (1 - mean))  # c = 1 / (4 + 1)
+    observed = generator.binomial(8, truth) / 8
+    assert spread(mean, observed, np.full(20000, 8)) == pytest.approx(0.2, abs=0.01)

@@ -89,6 +89,37 @@ def test_trained_prediction_equals_the_module_of_the_paper():
     assert predicted == pytest.approx(expected.numpy(), abs=1e-6)
 
 
+def test_trained_prediction_from_16_bits_is_close():
+    torch.manual_seed(0)
+    model = PredictorModel(8, 16).eval()
+    embeddings = torch.randn(40, 8)
+    references = observation([1, 5, 30], [0.2, 0.9, 0.4])
+
+    def predicted(embeddings, dtype):
+        predictor = AttentionPredictor.trained(model, embeddings, embedding_model="", dtype=dtype)
+        assert predictor.query_NH.dtype == dtype
+        return predictor.predict(references)
+
+    exact = predicted(embeddings, torch.float32)
+    for dtype, tolerance in ((torch.bfloat16, 2e-3), (torch.float16, 3e-4)):
+        assert predicted(embeddings, dtype) == pytest.approx(exact, abs=tolerance)
+        assert predicted(embeddings.to(dtype), torch.float32) == pytest.approx(exact, abs=tolerance)
+
+
+def test_training_goes_on_without_changing_a_predictor():
+    torch.manual_seed(0)
+    model = PredictorModel(8, 16).eval()
+    embeddings = torch.randn(40, 8)
+    references = observation([1, 5, 30], [0.2, 0.9, 0.4])
+    predictor = AttentionPredictor.trained(model, embeddings, embedding_model="")
+    before = predictor.predict(references)
+    model.train()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1)
+    np.testing.assert_array_equal(predictor.predict(references), before)
+
+
 def test_another_embedding_model_is_refused():
     model = PredictorModel(8, 4, embedding_model="a@1")
     with pytest.raises(DataError, match=r"got: +embeddings of 'b@2'"):

@@ -29,16 +29,17 @@ class TestGenerators:
         ]
 
     def test_toy_questions_have_two_splits(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def pool(seed: int) -> list[dict[str, str]]:
-            return [{"question": f"train {seed}", "answer": "1"}]
+        def pool(world: str, seed: int) -> list[dict[str, str]]:
+            return [{"question": f"{world} train {seed}", "answer": "1"}]
 
-        def evaluation(seed: int) -> list[dict[str, str]]:
-            return [{"question": f"test {seed}", "answer": "1"}]
+        def evaluation(world: str, seed: int) -> list[dict[str, str]]:
+            return [{"question": f"{world} test {seed}", "answer": "1"}]
 
         toy = types.SimpleNamespace(pool=pool, evaluation=evaluation)
         monkeypatch.setitem(sys.modules, "evenodds.toy", toy)
-        assert load_pool(DataConfig(source="toy")).texts == ["train 0"]
-        assert load_pool(DataConfig(source="toy", split="test", seed=3)).texts == ["test 3"]
+        assert load_pool(DataConfig(source="toy")).texts == ["main train 0"]
+        assert load_pool(DataConfig(source="toy", split="test", seed=3)).texts == ["main test 3"]
+        assert load_pool(DataConfig(source="toy", subset="easy")).texts == ["easy train 0"]
         assert "have no split 'dev'\n  got:      the splits train, test" in refusal(
             "toy", split="dev"
         )

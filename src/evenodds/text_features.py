@@ -1,0 +1,24 @@
+"""TF-IDF features of question texts: a hard baseline, and a cheap embedding."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from evenodds.errors import ConfigError
+
+
+def text_features(texts: Sequence[str]) -> Any:
+    """Sparse TF-IDF rows (sublinear counts of words and pairs that occur in two texts), N x V.
+
+    Raises:
+        ConfigError: scikit-learn is not installed.
+    """
+    try:
+        from sklearn.feature_extraction.text import TfidfVectorizer
+    except ImportError as error:
+        raise ConfigError(
+            "TF-IDF needs scikit-learn", fix='pip install "evenodds[predictor]"'
+        ) from error
+    fewest = 2 if len(texts) > 20 else 1
+    return TfidfVectorizer(sublinear_tf=True, min_df=fewest, ngram_range=(1, 2)).fit_transform(
+        list(texts)
+    )
