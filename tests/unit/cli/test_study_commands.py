@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from evenodds.cli import main
+from evenodds.embedding_file import EmbeddingFile
 
 TOPICS = {"sum": 0.9, "product": 0.6, "root": 0.3, "integral": 0.05}
 PREDICT = ["predict", "P", "pool.jsonl", "--references", "labels.jsonl"]
@@ -158,6 +159,14 @@ def test_mistakes_end_in_one_message(folder, embeddings, predictor, capsys, comm
     error = capsys.readouterr().err
     assert error.startswith("evenodds: ")
     assert message in error
+
+
+def test_several_pools_are_embedded_once_each(folder, capsys):
+    more = [json.dumps({"question": "What is new?", "answer": "1"})]
+    (folder / "more.jsonl").write_text("\n".join([*more, (folder / "pool.jsonl").read_text()]))
+    command = ["embed", "pool.jsonl", "more.jsonl", "--model", "tfidf", "--out", "m.safetensors"]
+    assert main(command) == 0
+    assert len(EmbeddingFile.read(folder / "m.safetensors")) == 161
 
 
 def test_embeddings_of_another_model_are_refused(folder, predictor, capsys):

@@ -1,12 +1,14 @@
 """Fit, predict, evaluate and simulate on a small world whose truth is known."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from evenodds.difficulty import PredictorModel, pearson
 from evenodds.difficulty.baselines import LastLabel
 from evenodds.errors import ConfigError, DataError
-from evenodds.labels import LabelTable
+from evenodds.labels import LabelTable, read_labels
 from evenodds.study import (
     STRATEGIES,
     FitConfig,
@@ -242,6 +244,24 @@ def test_simulation_ranks_strategies_as_this_world_must(fitted):
     assert rows["constant"]["pearson"] is None
     assert rows["uniform"]["visited"] == 1.0
     assert all(row["rollouts"] == 48 * 8 for row in rows.values())
+
+
+RECORDED = Path(__file__).parents[4] / "shared" / "data" / "grpo_history.parquet"
+
+
+@pytest.mark.skipif(not RECORDED.exists(), reason=f"needs {RECORDED.name} in shared/data beside")
+def test_a_real_history_is_replayed():
+    history = read_labels(RECORDED)
+    material = Material(history)
+    names = ("uniform", "last-label", "oracle")
+    strategies = [make_strategy(name, material) for name in names]
+    found = simulate(history, strategies, config=SimulationConfig(seeds=1))
+    assert found.visits == 44
+    rows = {row["strategy"]: row for row in found.as_dict()["rows"]}
+    # half of uniformly drawn groups are effective in that run, and knowing better finds more
+    assert rows["uniform"]["effective_fraction"] == pytest.approx(0.516, abs=0.02)
+    assert rows["last-label"]["effective_fraction"] > 0.7
+    assert rows["oracle"]["pearson"] > 0.9
 
 
 def test_what_a_strategy_needs_is_said():
