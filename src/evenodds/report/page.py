@@ -13,17 +13,18 @@ from evenodds.files import write_text
 STYLE = """
 :root { color-scheme: light; }
 body { font: 16px/1.5 system-ui, sans-serif; color: #1b1b1b; background: #fff;
-       max-width: 62rem; margin: 2rem auto; padding: 0 1.2rem; }
+       max-width: 74rem; margin: 2rem auto; padding: 0 1.2rem; }
 h1 { font-size: 1.6rem; margin-bottom: .2rem; }
 h2 { font-size: 1.2rem; margin-top: 2.2rem; }
 p.note { color: #555; margin-top: .3rem; }
 figure { margin: 1.4rem 0; }
-figure img { max-width: 100%; height: auto; }
+figure img { max-width: min(100%, 54rem); height: auto; }
 figcaption { color: #444; font-size: .92rem; margin-top: .3rem; }
 .scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .92rem; font-variant-numeric: tabular-nums; }
+table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabular-nums; }
 caption { text-align: left; color: #444; padding-bottom: .4rem; }
-th, td { padding: .3rem .8rem; text-align: right; border-bottom: 1px solid #ddd; }
+th, td { padding: .3rem .5rem; text-align: right; border-bottom: 1px solid #ddd; }
+td { white-space: nowrap; }
 th { border-bottom: 2px solid #999; font-weight: 600; }
 th:first-child, td:first-child { text-align: left; }
 tr.first td { font-weight: 600; }
@@ -74,7 +75,7 @@ class Page:
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=150, metadata={"Software": None})
         data = base64.b64encode(buffer.getvalue()).decode()
-        text = html.escape(caption)
+        text = html.escape(caption[:1].upper() + caption[1:])
         self._parts.append(
             f'<figure><img src="data:image/png;base64,{data}" alt="{text}">'
             f"<figcaption>{text}</figcaption></figure>"

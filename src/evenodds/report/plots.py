@@ -93,7 +93,7 @@ def bars_with_intervals(
 
 def reliability_curves(curves: Sequence[tuple[str, Any]]) -> Any:
     """Mean observed against mean predicted difficulty; points as large as they have questions."""
-    figure, axes = new_figure((6.4, 4.8))
+    figure, axes = new_figure((8.2, 4.8))
     axes.plot([0, 1], [0, 1], color="#999", linewidth=1, linestyle=":")
     for place, (name, curve) in enumerate(curves):
         colour = COLOURS[place % len(COLOURS)]
@@ -103,7 +103,7 @@ def reliability_curves(curves: Sequence[tuple[str, Any]]) -> Any:
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
     axes.set_xlabel("predicted difficulty (failure rate)")
     axes.set_ylabel("observed difficulty (failure rate)")
-    axes.legend(frameon=False, fontsize=9, loc="upper left")
+    axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
 
 
