@@ -35,6 +35,27 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a folder for this process; the lock ends with it, however it ends.
+
+    Raises:
+        CheckpointError: another process holds it.
+    """
+    import fcntl
+
+    with (folder / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise CheckpointError(
+                "the run folder is in use",
+                got=f"another process works in {folder}",
+                fix="wait until it ends, or use another --out",
+            ) from error
+        yield
+
+
 def write_text(path: Path, text: str) -> None:
     """Write `text` as UTF-8, atomically."""
     with replacing(path) as temporary:
@@ -80,13 +101,16 @@ def read_tensors(path: Path) -> tuple[dict[str, "torch.Tensor"], dict[str, Any]]
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        return tensors, json.loads(metadata["evenodds"])
+        header = json.loads(metadata["evenodds"])
+        if not isinstance(header, dict):
+            raise KeyError("evenodds")
+        return tensors, header
     except (OSError, SafetensorError, struct.error, KeyError, json.JSONDecodeError) as error:
         raise CheckpointError(
             f"{path.name} cannot be read",
             got=f"{path}: {error!r}",
             expected="a complete safetensors file written by evenodds",
-            fix="name an older checkpoint, or remove this one",
+            fix="name another file; of checkpoints, an older one",
         ) from error
 
 

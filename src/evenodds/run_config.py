@@ -1,6 +1,7 @@
 """A whole run in one TOML file, checked before anything is loaded. Free of torch."""
 
 import dataclasses
+import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass
@@ -20,15 +21,24 @@ class RunSection(Settings):
 
     section: ClassVar[str] = "run"
 
-    name: str = setting("run", "of the run's folder")
+    name: str = setting("run", "of the run's folder; letters, digits and -_. only")
     steps: int = setting(60, "rollout steps", low=1)
-    seed: int = setting(0, "of everything random", low=0)
+    seed: int = setting(0, "of everything random", low=0, high=2**32 - 1)
     save_every: int = setting(10, "steps between checkpoints; 0 saves at the end only", low=0)
     keep_checkpoints: int = setting(2, "newest checkpoints that are kept", low=1)
-    threads: int | None = setting(None, "CPU threads; none leaves it to torch", low=1)
+    threads: int | None = setting(None, "CPU threads; none leaves it to torch", low=1, high=1024)
     report_to: tuple[str, ...] = setting(
         (), "where TRL reports to besides the run folder: `tensorboard`, `wandb`, `trackio`"
     )
+
+    def check(self) -> None:
+        """Refuse a name that is no name of a folder."""
+        if not re.fullmatch(r"[\w.-]*\w[\w.-]*", self.name):
+            raise ConfigError(
+                "run.name cannot name a folder",
+                got=repr(self.name),
+                expected="letters, digits, -, _ and .",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +55,15 @@ class ModelSection(Settings):
     dtype: Literal["float32", "bfloat16", "float16"] = setting("float32", "of the weights")
     lora_rank: int | None = setting(None, "train LoRA adapters of this rank instead", low=1)
     lora_targets: tuple[str, ...] = setting((), "modules with adapters; none takes PEFT's default")
+
+    def check(self) -> None:
+        """Refuse targets without adapters."""
+        if self.lora_targets and self.lora_rank is None:
+            raise ConfigError(
+                "model.lora_targets needs a rank",
+                got=list(self.lora_targets),
+                fix="set model.lora_rank",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

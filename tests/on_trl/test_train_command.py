@@ -1,6 +1,7 @@
 """`evenodds train` from the command line, on questions in a file."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ import pytest
 from safetensors.torch import load_file
 
 from evenodds.cli import main
+from evenodds.files import locked
 
 from tiny import save_policy
 
@@ -20,6 +22,10 @@ def folder(tmp_path_factory):
     rows = [{"question": f"{i}+{i % 7}=", "answer": str(i % 10)} for i in range(60)]
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     (folder / "questions.jsonl").write_text(lines)
+    mixed = "".join(
+        json.dumps({**row, "more": [i, str(i)][i % 2]}) + "\n" for i, row in enumerate(rows)
+    )
+    (folder / "mixed.jsonl").write_text(mixed)
     (folder / "scoring.py").write_text(
         "def first_digit(completions, answer, **columns):\n"
         "    return [float(c[:1].isdigit() and c[0] >= a) for c, a in zip(completions, answer)]\n"
@@ -169,8 +175,54 @@ def test_a_run_killed_before_its_first_checkpoint_begins_anew(folder, tmp_path):
     assert main(["train", "run.toml", "--out", str(out), "--set", "run.save_every=0"]) == 0
     partial = out / "checkpoints/checkpoint-4/trainer_state.json"
     partial.write_text(partial.read_text()[:50])
+    (out / "summary.json").unlink()
     assert main(["train", "--resume", str(out)]) == 0
     assert [line["step"] for line in read(out / "metrics.jsonl")] == [0, 1, 2, 3, 4]
+
+
+def test_a_resumed_run_stays_the_run_it_was(folder, tmp_path, capsys):
+    out = tmp_path / "run"
+    assert main(["train", "run.toml", "--out", str(out)]) == 0
+    before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+    for change, message in (
+        ("efficiency.preset=grpo", "cannot change while a run goes on"),
+        ("data.limit=20", "cannot change while a run goes on"),
+        ("run.seed=1", "cannot change while a run goes on"),
+    ):
+        assert main(["train", "--resume", str(out), "--set", change]) == 2
+        assert message in capsys.readouterr().err
+    questions = folder / "questions.jsonl"
+    lines = questions.read_text()
+    questions.write_text("\n".join(reversed(lines.split("\n"))))
+    try:
+        assert main(["train", "--resume", str(out), "--set", "run.steps=6"]) == 2
+    finally:
+        questions.write_text(lines)
+    assert "belongs to a run with other questions" in capsys.readouterr().err
+    with locked(out):
+        assert main(["train", "--resume", str(out), "--set", "run.steps=6"]) == 2
+    assert "the run folder is in use" in capsys.readouterr().err
+    assert before == {name: (out / name).read_bytes() for name in before}
+    assert main(["train", "--resume", str(out), "--set", "run.steps=6"]) == 0
+    shutil.rmtree(out / "checkpoints")
+    assert main(["train", "--resume", str(out), "--set", "run.steps=8"]) == 2
+    assert "has no checkpoint to go on from" in capsys.readouterr().err
+
+
+def test_group_sizes_that_do_not_divide_the_hosts_default_batch(folder, tmp_path):
+    out = tmp_path / "run"
+    changes = ["generation.group_size=3", "training.micro_batch=24", "run.steps=1"]
+    options = [part for change in changes for part in ("--set", change)]
+    assert main(["train", "run.toml", "--out", str(out), *options]) == 0
+
+
+def test_a_policy_that_diverges_is_not_saved(folder, tmp_path, capsys):
+    out = tmp_path / "run"
+    changes = ["training.learning_rate=1e300", "run.steps=1", "evaluation.every=0"]
+    options = [part for change in changes for part in ("--set", change)]
+    assert main(["train", "run.toml", "--out", str(out), *options]) == 2
+    assert "the policy has diverged" in capsys.readouterr().err
+    assert not (out / "final").exists()
 
 
 @pytest.mark.parametrize(
@@ -185,6 +237,12 @@ def test_a_run_killed_before_its_first_checkpoint_begins_anew(folder, tmp_path):
         (["run.toml", "--set", "model.path=no-such-policy"], "'no-such-policy' cannot be loaded"),
         (["run.toml", "--set", "efficiency.predictor=gone.safetensors"], "gone.safetensors"),
         (["run.toml", "--set", "training.host.colour=1"], "unexpected keyword argument 'colour'"),
+        (["run.toml", "--set", "training.host.max_steps=2"], "max_steps is set by evenodds"),
+        (["run.toml", "--set", "run.seed=4294967296"], "at most 4294967295"),
+        (["run.toml", "--set", "run.name=../x"], "cannot name a folder"),
+        (["run.toml", "--set", "model.lora_targets=['q']"], "needs a rank"),
+        (["run.toml", "--set", "efficiency.reward_range=[0.0, 2.0]"], "said twice"),
+        (["run.toml", "--set", "data.source=mixed.jsonl"], "cannot be put into a table"),
         (["run.toml", "--set", "efficiency.fresh_fraction=0.99"], "at least one group of each"),
         (["run.toml", "--set", "data.max_prompt_tokens=2"], "prompts are too long"),
         (["run.toml", "--set", "evaluation.limit=60"], "every question is held out"),

@@ -7,10 +7,11 @@ import warnings
 from pathlib import Path
 
 from evenodds.errors import CheckpointError, ConfigError
-from evenodds.files import read_json, write_json
+from evenodds.files import locked, read_json, write_json
 from evenodds.run_config import RunConfig, apply_change, packaged_configs, read_config
 
 CONFIG = "config.json"
+CHANGEABLE = {"run": ("steps", "save_every", "keep_checkpoints", "threads", "report_to")}
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -49,15 +50,17 @@ def run(options: argparse.Namespace) -> int:
 
     is_main = os.environ.get("RANK", "0") == "0"
     prepared = prepare(config, folder)
-    if is_main:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / CONFIG, config.as_dict())
-    display = TrainingDisplay(config, len(prepared.pool), folder)
     if not is_main:
         train(prepared, folder, resume=resume)
         return 0
-    with display:
-        summary = train(prepared, folder, resume=resume, on_step=display.update)
+    display = TrainingDisplay(config, len(prepared.pool), folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        if not resume:
+            write_json(folder / CONFIG, config.as_dict())
+        with display:
+            summary = train(prepared, folder, resume=resume, on_step=display.update)
+        write_json(folder / CONFIG, config.as_dict())
     display.summary(summary)
     return 0
 
@@ -95,17 +98,40 @@ def _resumed(folder: Path, changes: list[str]) -> RunConfig:
             "this is not a run folder", got=folder, expected=f"a folder with {CONFIG}"
         )
     tables = read_json(folder / CONFIG)
+    if not isinstance(tables, dict) or not {"run", "model", "data"} <= set(tables):
+        raise CheckpointError(
+            "this is not a run folder", got=folder / CONFIG, expected=f"the {CONFIG} of a run"
+        )
     for change in changes:
+        section, _, key = change.partition("=")[0].strip().partition(".")
+        if key not in CHANGEABLE.get(section, ()):
+            raise ConfigError(
+                "this setting cannot change while a run goes on",
+                got=change,
+                expected=f"a change of {', '.join(f'run.{name}' for name in CHANGEABLE['run'])}",
+                fix="start a new run",
+            )
         apply_change(tables, change)
     return RunConfig.from_mapping(tables)
 
 
 def _has_checkpoint(folder: Path) -> bool:
-    """Whether any checkpoint was written to the end; a run killed before that begins anew."""
-    return any(
+    """Whether any checkpoint was written to the end; a run killed before that begins anew.
+
+    Raises:
+        CheckpointError: the run was finished, and its checkpoints are gone.
+    """
+    found = any(
         _is_json(path / "trainer_state.json")
         for path in (folder / "checkpoints").glob("checkpoint-*")
     )
+    if not found and (folder / "summary.json").exists():
+        raise CheckpointError(
+            "the run was finished, and has no checkpoint to go on from",
+            got=folder / "checkpoints",
+            fix="start a new run; this folder is left as it is",
+        )
+    return found
 
 
 def _is_json(path: Path) -> bool:

@@ -86,7 +86,9 @@ class PredictorModel(nn.Module):
         """Read a file of `save`."""
         tensors, header = read_tensors(path)
         wanted = {"embedding_size", "width", "embedding_model"}
-        if header.get("format") != FORMAT or not wanted <= set(header):
+        sizes = [header.get(name) for name in ("embedding_size", "width")]
+        sound = wanted <= set(header) and all(isinstance(size, int) and size > 0 for size in sizes)
+        if header.get("format") != FORMAT or not sound:
             raise CheckpointError(
                 f"{path.name} is not a predictor this version can read",
                 got=f"format {header.get('format')!r} with {', '.join(sorted(header))}",
@@ -99,7 +101,15 @@ class PredictorModel(nn.Module):
             embedding_model=header["embedding_model"],
             record=header.get("record"),
         )
-        model.load_state_dict(tensors)
+        try:
+            model.load_state_dict(tensors)
+        except RuntimeError as error:
+            raise CheckpointError(f"{path.name} holds other weights", got=error) from error
+        bad = [name for name, tensor in tensors.items() if not torch.isfinite(tensor).all()]
+        if bad:
+            raise CheckpointError(
+                f"{path.name} has weights that are not finite", got=bad[0], fix="fit it again"
+            )
         return model.eval()
 
 

@@ -7,6 +7,7 @@ import importlib
 import inspect
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
@@ -36,7 +37,9 @@ class FunctionReward(Reward):
         self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
     ) -> list[float]:
         """Score a batch in TRL's form; errors as in `checked_rewards`."""
-        rewards = self.function(**self._arguments(prompts, completions, columns))
+        arguments = self._arguments(prompts, completions, columns)
+        with _said(self.__name__):
+            rewards = self.function(**arguments)
         return self.checked(rewards, completions, columns)
 
     def _arguments(
@@ -56,8 +59,24 @@ class AsyncFunctionReward(FunctionReward):
         self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
     ) -> list[float]:
         """Score a batch in TRL's form; errors as in `checked_rewards`."""
-        rewards = await self.function(**self._arguments(prompts, completions, columns))
+        arguments = self._arguments(prompts, completions, columns)
+        with _said(self.__name__):
+            rewards = await self.function(**arguments)
         return self.checked(rewards, completions, columns)
+
+
+@contextlib.contextmanager
+def _said(name: str) -> Iterator[None]:
+    """Turn whatever a user's function raises into an error that says where."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        raise RewardError(
+            f"the reward function {name} fails",
+            got=f"{type(error).__name__}: {error}, in {place.filename}:{place.lineno}",
+            expected="a number for every completion",
+        ) from error
 
 
 def load_function(kind: str) -> Callable[..., Any]:

@@ -191,10 +191,11 @@ def check_complete(folder: Path) -> bool:
         raise CheckpointError(
             "there is no such checkpoint", got=folder, expected="a folder named checkpoint-STEP"
         )
-    read_json(folder / TRAINER_STATE)
+    if "global_step" not in _table(folder / TRAINER_STATE):
+        raise CheckpointError(f"the checkpoint {folder.name} is damaged", got=TRAINER_STATE)
     if not (folder / MANIFEST).exists() and (folder / "optimizer.pt").exists():
         return False
-    for name, size in read_json(folder / MANIFEST)["files"].items():
+    for name, size in _manifest(folder)["files"].items():
         path = folder / name
         found = path.stat().st_size if path.exists() else None
         if found != size:
@@ -207,9 +208,25 @@ def check_complete(folder: Path) -> bool:
     return True
 
 
+def _manifest(folder: Path) -> dict[str, Any]:
+    manifest = _table(folder / MANIFEST)
+    if not isinstance(manifest.get("files"), dict) or "world_size" not in manifest:
+        raise CheckpointError(
+            f"the checkpoint {folder.name} is damaged", got=f"{MANIFEST} lists no files"
+        )
+    return manifest
+
+
+def _table(path: Path) -> dict[str, Any]:
+    values = read_json(path)
+    if not isinstance(values, dict):
+        raise CheckpointError(f"{path.name} is damaged", got=path, expected="a JSON object")
+    return values
+
+
 def check_world_size(folder: Path, world_size: int) -> None:
     """Refuse a checkpoint of another number of processes: each keeps rollouts of its own."""
-    saved = read_json(folder / MANIFEST)["world_size"]
+    saved = _manifest(folder)["world_size"]
     if saved != world_size:
         raise CheckpointError(
             f"the checkpoint {folder.name} was saved by another number of processes",
@@ -217,6 +234,23 @@ def check_world_size(folder: Path, world_size: int) -> None:
             expected=f"{saved} processes",
             fix=f"launch with --num_processes {saved}",
         )
+
+
+def check_belongs(saved: dict[str, Any], now: dict[str, Any]) -> None:
+    """Refuse a checkpoint of other questions or settings, whose stored groups mean nothing here.
+
+    Args:
+        saved: Names and values when it was saved.
+        now: The same of the run that would go on.
+    """
+    for name, value in now.items():
+        if name in saved and saved[name] != value:
+            raise CheckpointError(
+                f"the checkpoint belongs to a run with other {name}",
+                got=value,
+                expected=saved[name],
+                fix="go on with the run as it was, or start a new one",
+            )
 
 
 def last_complete(folder: Path) -> Path:

@@ -41,6 +41,13 @@ class DatasetQuestions:
         """Content id of a question."""
         return self._ids[question]
 
+    @property
+    def digest(self) -> str | None:
+        """Hash of all ids in their order; none where the host reads a stream."""
+        if self._dataset is None:
+            return None
+        return hashlib.blake2b("\n".join(self._ids).encode(), digest_size=8).hexdigest()
+
     def number_of(self, row: dict[str, Any]) -> int:
         """The question of a row that the host chose."""
         return self._add(row, number=-1)

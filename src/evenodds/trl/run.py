@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 import torch
 from datasets import Dataset
+from safetensors import SafetensorError
 from transformers import GenerationConfig, PrinterCallback, TrainerCallback
 from trl import GRPOConfig
 from trl.models import unwrap_model_for_generation
 
+from evenodds.config import EfficiencyConfig
 from evenodds.difficulty import PredictorModel
 from evenodds.embeddings import check_embedding_model
-from evenodds.errors import ConfigError
+from evenodds.errors import CheckpointError, ConfigError, DataError, EvenoddsError, HostError
 from evenodds.evaluation import Evaluation, Evaluator
 from evenodds.files import read_lines, write_json
 from evenodds.policies import load_policy, load_tokenizer
@@ -34,6 +36,16 @@ logger = logging.getLogger(__name__)
 
 OnStep = Callable[[dict[str, Any]], None]
 
+# Arguments of GRPOConfig that follow from the sections of a run, besides those in `host_config`.
+OWNED = {
+    "eval_strategy",
+    "generation_batch_size",
+    "gradient_accumulation_steps",
+    "num_train_epochs",
+    "per_device_train_batch_size",
+    "steps_per_generation",
+}
+
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
@@ -45,6 +57,7 @@ class Prepared:
     reward: Any
     tokenizer: Any
     args: GRPOConfig
+    dataset: Dataset
 
 
 def prepare(config: RunConfig, folder: Path) -> Prepared:
@@ -58,19 +71,72 @@ def prepare(config: RunConfig, folder: Path) -> Prepared:
         EvenoddsError: whatever is wrong, with how to mend it.
     """
     args = host_config(config, folder)
-    efficiency = config.efficiency
+    efficiency = _efficiency(config)
     if efficiency.predictor is not None:
-        PredictorModel.load(resolved_path(efficiency.predictor))
+        PredictorModel.load(Path(efficiency.predictor))
     check_embedding_model(efficiency.embeddings)
     pool, held_out = _pools(config)
     check_settings(efficiency, args, num_questions=len(pool))
     reward = make_reward(config.reward)
     reward.check(pool.answers, pool.ids)
+    if held_out is not None:
+        reward.check(held_out.answers, held_out.ids)
     tokenizer = load_tokenizer(config.model)
+    _check_template(tokenizer, pool)
     if config.data.max_prompt_tokens is not None:
         limit, drop = config.data.max_prompt_tokens, config.data.drop_long
         pool = check_prompt_lengths(pool, tokenizer, limit, drop_long=drop)
-    return Prepared(config, pool, held_out, reward, tokenizer, args)
+        if held_out is not None:
+            held_out = check_prompt_lengths(held_out, tokenizer, limit, drop_long=drop)
+        check_settings(efficiency, args, num_questions=len(pool))
+    return Prepared(config, pool, held_out, reward, tokenizer, args, _dataset(pool))
+
+
+def _efficiency(config: RunConfig) -> EfficiencyConfig:
+    """The method's settings, with the reward's range and the path of the predictor."""
+    efficiency = config.efficiency
+    unset = EfficiencyConfig().reward_range
+    if efficiency.reward_range not in (unset, config.reward.range):
+        raise ConfigError(
+            "the range of rewards is said twice",
+            got=f"efficiency.reward_range = {list(efficiency.reward_range)}, "
+            f"reward.range = {list(config.reward.range)}",
+            fix="set reward.range alone",
+        )
+    efficiency = efficiency.replace(reward_range=config.reward.range)
+    if efficiency.predictor is not None:
+        efficiency = efficiency.replace(predictor=str(resolved_path(efficiency.predictor)))
+    return efficiency
+
+
+def _check_template(tokenizer: Any, pool: QuestionPool) -> None:
+    """Refuse messages where the policy has no chat template to write them with."""
+    prompt = pool.prompt(0)
+    if isinstance(prompt, str) or tokenizer.chat_template is not None:
+        return
+    raise ConfigError(
+        "the policy has no chat template",
+        got="questions as messages, or a system prompt",
+        expected="a tokenizer with a chat template, or questions as plain text",
+        fix="use an instruct model, or leave data.system_prompt out",
+    )
+
+
+def _dataset(pool: QuestionPool) -> Dataset:
+    """The pool as the host takes it.
+
+    Raises:
+        DataError: a further column holds values of several types.
+    """
+    try:
+        return Dataset.from_list(pool.rows())
+    except (OverflowError, TypeError, ValueError) as error:  # Arrow's errors are these
+        raise DataError(
+            "the columns of the questions cannot be put into a table",
+            got=str(error).splitlines()[0],
+            expected="values of one type in each column",
+            fix="leave the column out, or make all its values text",
+        ) from error
 
 
 def train(
@@ -94,7 +160,8 @@ def train(
         held_out.trainer = trainer
     if on_step is not None:
         trainer.add_callback(_Watch(trainer, on_step))
-    trainer.train(resume_from_checkpoint=checkpoint)
+    _run(trainer, folder, checkpoint)
+    check_finite_weights(trainer.model)
     trainer.save_model(str(folder / "final"))
     if not trainer.accelerator.is_main_process:
         return {}
@@ -103,25 +170,63 @@ def train(
     return summary
 
 
+def _run(trainer: DataEfficientGRPOTrainer, folder: Path, checkpoint: str | None) -> None:
+    """Train; what stops a run on its way is said with how to go on."""
+    go_on = f"evenodds train --resume {folder}"
+    try:
+        trainer.train(resume_from_checkpoint=checkpoint)
+    except KeyboardInterrupt:
+        logger.warning("interrupted; go on from the last checkpoint with: %s", go_on)
+        raise
+    except RuntimeError:  # sampling from a policy that is not finite
+        check_finite_weights(trainer.model)
+        raise
+    except SafetensorError as error:
+        raise CheckpointError(
+            "a file of the run cannot be written",
+            got=error,
+            expected=f"free space in {folder}",
+            fix=f"free some, then {go_on}; what was saved before is whole",
+        ) from error
+
+
+def check_finite_weights(model: Any) -> None:
+    """Refuse to save a policy that has diverged.
+
+    Raises:
+        HostError: a weight is not finite.
+    """
+    for name, weight in model.named_parameters():
+        if not torch.isfinite(weight).all():
+            raise HostError(
+                "the policy has diverged",
+                got=f"{name} has weights that are not finite",
+                fix="lower training.learning_rate, and go on from an older checkpoint",
+            )
+
+
 def make_trainer(
     prepared: Prepared, folder: Path, callbacks: Sequence[TrainerCallback] = ()
 ) -> DataEfficientGRPOTrainer:
     """The trainer of a run, with its policy loaded."""
     config = prepared.config
-    efficiency = config.efficiency.replace(reward_range=config.reward.range)
-    if efficiency.predictor is not None:
-        efficiency = efficiency.replace(predictor=str(resolved_path(efficiency.predictor)))
-    trainer = DataEfficientGRPOTrainer(
-        model=load_policy(config.model),
-        reward_funcs=prepared.reward,
-        args=prepared.args,
-        train_dataset=Dataset.from_list(prepared.pool.rows()),
-        processing_class=prepared.tokenizer,
-        peft_config=_peft_config(config),
-        callbacks=list(callbacks),
-        efficiency=efficiency,
-        run_dir=folder,
-    )
+    model = load_policy(config.model)
+    try:
+        trainer = DataEfficientGRPOTrainer(
+            model=model,
+            reward_funcs=prepared.reward,
+            args=prepared.args,
+            train_dataset=prepared.dataset,
+            processing_class=prepared.tokenizer,
+            peft_config=_peft_config(config),
+            callbacks=list(callbacks),
+            efficiency=_efficiency(config),
+            run_dir=folder,
+        )
+    except (ImportError, ValueError, RuntimeError) as error:
+        if isinstance(error, EvenoddsError):
+            raise
+        raise ConfigError("TRL refuses the settings of this run", got=error) from error
     trainer.remove_callback(PrinterCallback)
     return trainer
 
@@ -165,11 +270,22 @@ def host_config(config: RunConfig, folder: Path) -> GRPOConfig:
         "bf16": has_gpu and config.model.dtype != "float16",
         "gradient_checkpointing": has_gpu,
     }
-    settings |= training.host or {}
+    host = training.host or {}
+    if owned := sorted((settings.keys() | OWNED) & host.keys()):
+        raise ConfigError(
+            f"training.host.{owned[0]} is set by evenodds",
+            got=f"{owned[0]} = {host[owned[0]]!r}",
+            fix="use the setting of [run], [generation] or [training] that stands for it",
+        )
+    settings |= host
     try:
-        world_size = GRPOConfig(**settings).world_size
+        group: dict[str, Any] = {
+            "per_device_train_batch_size": generation.group_size,
+            "steps_per_generation": 1,
+        }
+        world_size = GRPOConfig(**{**settings, **group}).world_size
         return GRPOConfig(**{**settings, **_batches(config, world_size)})
-    except (TypeError, ValueError) as error:
+    except (ImportError, OSError, TypeError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError("TRL refuses the settings of this run", got=error) from error

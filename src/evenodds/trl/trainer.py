@@ -31,6 +31,7 @@ from evenodds.trl.batch import Batch
 from evenodds.trl.checkpoint import (
     TRAINER_STATE,
     PlainCheckpoints,
+    check_belongs,
     check_complete,
     check_world_size,
     last_complete,
@@ -378,7 +379,11 @@ class DataEfficientGRPOTrainer(PlainCheckpoints, GRPOTrainer):
 
     def _save_rng_state(self, output_dir: str) -> None:
         super()._save_rng_state(output_dir)
-        parts = {"loop": self.loop.state(), "trainer": State(values=dict(self._totals))}
+        parts = {
+            "loop": self.loop.state(),
+            "trainer": State(values=dict(self._totals)),
+            "belongs": State(values=self._belongs()),
+        }
         if self._rng is not None:
             parts["rng"] = self._rng
         state = State.of_parts(parts)
@@ -395,12 +400,25 @@ class DataEfficientGRPOTrainer(PlainCheckpoints, GRPOTrainer):
             check_world_size(Path(checkpoint), self.ranks.count)
         tensors, values = read_tensors(self._state_path(checkpoint))
         state = State(values, tensors)
+        check_belongs(state.part("belongs").values, self._belongs())
         self.loop.restore(state.part("loop"))
         self._totals = state.part("trainer").values
         if self._is_active:
             self._rng = state.part("rng")
         else:
             self._skip_permutations()
+
+    def _belongs(self) -> dict[str, Any]:
+        """What the state of selection and replay stands for, and cannot change on the way."""
+        settings = self.efficiency.as_dict()
+        return {
+            "questions": self.questions.digest,
+            "num_generations": self._group_size,
+            "groups a step": self.loop.groups_per_rank * self.ranks.count,
+            "num_iterations": self.num_iterations,
+            "seed": self.args.seed,
+            **{f"efficiency.{k}": v for k, v in settings.items() if k != "predictor"},
+        }
 
     def _state_path(self, checkpoint: str) -> Path:
         return Path(checkpoint) / f"evenodds-rank{self.ranks.index}.safetensors"

@@ -121,9 +121,10 @@ class TestCalling:
         assert "the columns answer, completions, prompts" in text
         assert "did you mean 'answer'?" in text
 
-    def test_its_own_errors_pass_through(self, make: Make) -> None:
-        with pytest.raises(ZeroDivisionError):
-            make("def score(completions): return [1 / 0]\n")(["p"], ["a"])
+    @pytest.mark.parametrize("body", ["return [1 / 0]", "raise SystemExit(3)"])
+    def test_its_own_errors_say_where(self, make: Make, body: str) -> None:
+        with pytest.raises(RewardError, match=r"the reward function .* fails\n.*\.py:1\n"):
+            make(f"def score(completions): {body}\n")(["p"], ["a"])
 
     def test_async_functions_are_awaited_and_checked(self, make: Make) -> None:
         reward = make(
