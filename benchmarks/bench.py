@@ -170,13 +170,13 @@ def time_growth() -> None:
     """Refreshes of growing pools, and the memory of the largest."""
     query_NH = random_queries(SIZES[-1])
     table = make_table(f"Refresh of growing pools, H {WIDTH}, K {REFERENCES}, bfloat16")
-    table.add_column("growth", justify="right")
+    table.add_column("size -> time", justify="right")
     smallest, watch = 0.0, OtherProcesses()
     for size in SIZES:
         predictor, references = adapted_pool(query_NH[:size])
         timing = timed(lambda now=predictor, seen=references: now.predict(seen), 5)
         smallest = smallest or timing.median
-        growth = f"{size / SIZES[0]:.0f} x questions, {timing.median / smallest:.1f} x time"
+        growth = f"{size / SIZES[0]:.0f} -> {timing.median / smallest:.1f}"
         target = "at most 3 s" if size == 1_000_000 else ""
         table.add_row(f"{size:,}", *timing.cells(), target, growth)
     del query_NH

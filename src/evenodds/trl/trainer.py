@@ -361,9 +361,8 @@ class DataEfficientGRPOTrainer(PlainCheckpoints, GRPOTrainer):
         """
         if resume_from_checkpoint is True:
             resume_from_checkpoint = str(last_complete(Path(str(self.args.output_dir))))
-        elif resume_from_checkpoint:
-            check_complete(Path(resume_from_checkpoint))
         if resume_from_checkpoint:
+            self._read_state(Path(resume_from_checkpoint))
             saved = TrainerState.load_from_json(str(Path(resume_from_checkpoint) / TRAINER_STATE))
             if 0 < self.args.max_steps <= saved.global_step:  # the host would take one step more
                 self._load_from_checkpoint(str(resume_from_checkpoint))
@@ -394,19 +393,26 @@ class DataEfficientGRPOTrainer(PlainCheckpoints, GRPOTrainer):
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
-        if checkpoint is None or not check_complete(Path(checkpoint)):
+        state = None if checkpoint is None else self._read_state(Path(checkpoint))
+        if state is None:
             return
-        if self._is_active:
-            check_world_size(Path(checkpoint), self.ranks.count)
-        tensors, values = read_tensors(self._state_path(checkpoint))
-        state = State(values, tensors)
-        check_belongs(state.part("belongs").values, self._belongs())
         self.loop.restore(state.part("loop"))
         self._totals = state.part("trainer").values
         if self._is_active:
             self._rng = state.part("rng")
         else:
             self._skip_permutations()
+
+    def _read_state(self, checkpoint: Path) -> State | None:
+        """Our part of a checkpoint that fits this run; none where the host alone wrote it."""
+        if not check_complete(checkpoint):
+            return None
+        if self._is_active:
+            check_world_size(checkpoint, self.ranks.count)
+        tensors, values = read_tensors(self._state_path(str(checkpoint)))
+        state = State(values, tensors)
+        check_belongs(state.part("belongs").values, self._belongs())
+        return state
 
     def _belongs(self) -> dict[str, Any]:
         """What the state of selection and replay stands for, and cannot change on the way."""
