@@ -1,3 +1,4 @@
+import importlib.util
 import itertools
 import json
 import logging
@@ -294,10 +295,12 @@ def test_the_command_names_what_is_missing(out, tmp_path, capsys):
     pool = tmp_path / "pool.jsonl"
     pool.write_text('{"question": "1+1=", "answer": "2"}\n')
     common = ["embed", str(pool), "--out", str(out), "--model"]
+    has_library = importlib.util.find_spec("sentence_transformers") is not None
+    missing = "no-such-package" if has_library else '"evenodds[sentence-transformers]"'
     for model, message in (
         ("no/such-model", "'no/such-model' cannot be loaded"),
         ("package:no_such_package/x.gguf", "pip install no-such-package"),
-        ("sentence-transformers:package:no_such_package/m", "pip install no-such-package"),
+        ("sentence-transformers:package:no_such_package/m", f"pip install {missing}"),
     ):
         assert main([*common, model]) == 2
         assert message in capsys.readouterr().err
