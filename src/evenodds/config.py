@@ -125,8 +125,8 @@ class EfficiencyConfig(Settings):
     )
     embeddings: str = setting(
         "policy",
-        "frozen question embeddings: `policy` (the start weights), a Hugging Face backbone, or "
-        "`sentence-transformers:NAME`",
+        "frozen question embeddings: `policy` (the start weights), a Hugging Face backbone, "
+        "`sentence-transformers:NAME`, or `tfidf`",
     )
     embedding_batch_size: int = setting(32, "questions embedded at once", low=1)
     fresh_fraction: float = setting(

@@ -272,7 +272,7 @@ def _frozen(model: Any) -> Iterator[Any]:
 
 
 def _sentence_encoder(spec: str, device: str) -> Encoder:
-    from sentence_transformers import SentenceTransformer
+    from sentence_transformers import SentenceTransformer  # pyright: ignore[reportMissingImports]
 
     name = spec.removeprefix(SENTENCE_TRANSFORMERS)
     name = str(resolved_path(name)) if name.startswith(PACKAGE) else name
