@@ -154,7 +154,9 @@ def _predict(options: argparse.Namespace) -> int:
         ("r on the references, each from the others", number(record["pearson"])),
     ]
     show_table(f"Difficulty of {options.pool}", ("", ""), rows)
-    _write(options, record, lambda: prediction_page(prediction, options.pool), options.out)
+    _write(
+        options, record, lambda: prediction_page(prediction, Path(options.pool).name), options.out
+    )
     return 0
 
 
@@ -184,6 +186,7 @@ def _evaluate(options: argparse.Namespace) -> int:
     from evenodds.cli.progress import is_wide, show_table, track
     from evenodds.difficulty import PredictorModel
     from evenodds.labels import read_labels
+    from evenodds.report.page import number
     from evenodds.report.study_pages import evaluation_page, evaluation_rows
     from evenodds.study import evaluate
     from evenodds.study.evaluation import METRICS
@@ -204,7 +207,7 @@ def _evaluate(options: argparse.Namespace) -> int:
         f"{len(evaluation.policies)} policies, {evaluation.num_questions:.0f} questions each",
         ("predictor", *METRICS.values()),
         evaluation_rows(evaluation, intervals=is_wide()),
-        note=f"noise ceiling of Pearson r: {evaluation.noise_ceiling:.3f}",
+        note=f"noise ceiling of Pearson r: {number(evaluation.noise_ceiling)}",
     )
     _write(
         options,

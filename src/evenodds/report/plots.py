@@ -170,10 +170,10 @@ def learning_curve(report: Any) -> Any:
     return figure
 
 
-def histogram(values_N: Float[np.ndarray, " N"], *, x_label: str, bins: int = 25) -> Any:
-    """How many questions have which value in [0, 1]."""
+def histogram(values_N: Float[np.ndarray, " N"], *, x_label: str, high: float = 1.0) -> Any:
+    """How many questions have which value in [0, high]."""
     figure, axes = new_figure((7.0, 3.6))
-    axes.hist(values_N, bins=bins, range=(0, 1), color=COLOURS[0])
+    axes.hist(values_N, bins=25, range=(0, high), color=COLOURS[0])
     axes.set_xlabel(x_label)
     axes.set_ylabel("questions")
     return figure

@@ -53,7 +53,9 @@ def prediction_page(prediction: Prediction, name: str) -> Page:
         "How difficult the questions are for the policy.",
     )
     page.picture(
-        plots.histogram(prediction.deviation_N, x_label="standard deviation of the failure rate"),
+        plots.histogram(
+            prediction.deviation_N, x_label="standard deviation of the failure rate", high=0.5
+        ),
         "How far the true failure rate may lie from its prediction.",
     )
     return page
