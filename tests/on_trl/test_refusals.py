@@ -85,3 +85,8 @@ def test_no_checkpoint_to_resume_from(make_trainer):
 def test_a_checkpoint_that_does_not_exist(make_trainer, tmp_path):
     with pytest.raises(CheckpointError, match="no such checkpoint"):
         make_trainer().train(resume_from_checkpoint=str(tmp_path / "checkpoint-7"))
+
+
+@pytest.mark.parametrize("efficiency", ["paper", {"num_references": 8}])
+def test_what_is_no_efficiency_config(tmp_path, efficiency):
+    refuse(tmp_path, "is no EfficiencyConfig", efficiency=efficiency)

@@ -22,6 +22,7 @@ from trl import GRPOTrainer
 from evenodds.config import EfficiencyConfig
 from evenodds.difficulty.predictor import AttentionPredictor, PredictorModel
 from evenodds.embeddings import embed_with_model, embed_with_policy
+from evenodds.errors import ConfigError
 from evenodds.files import read_tensors, write_tensors
 from evenodds.loop import DataEfficientLoop, StepRecord
 from evenodds.recorder import RunRecorder
@@ -68,6 +69,12 @@ class DataEfficientGRPOTrainer(PlainCheckpoints, GRPOTrainer):
         run_dir: str | Path | None = None,
         **kwargs: Any,
     ) -> None:
+        if not isinstance(efficiency, EfficiencyConfig | None):
+            raise ConfigError(
+                "`efficiency` is no EfficiencyConfig",
+                got=repr(efficiency),
+                expected='EfficiencyConfig(...), or EfficiencyConfig.preset("paper")',
+            )
         self.efficiency = efficiency or EfficiencyConfig()
         check_seams(GRPOTrainer)
         given = inspect.signature(GRPOTrainer.__init__).bind(self, *args, **kwargs).arguments
