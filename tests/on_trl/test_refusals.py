@@ -4,6 +4,7 @@ import pytest
 
 from evenodds.errors import CheckpointError, ConfigError, DataError
 from evenodds.trl import DataEfficientGRPOTrainer
+from evenodds.trl.seams import checked_efficiency
 
 from tiny import make_dataset, reward
 from tiny_trl import SMALL, host_config
@@ -88,5 +89,6 @@ def test_a_checkpoint_that_does_not_exist(make_trainer, tmp_path):
 
 
 @pytest.mark.parametrize("efficiency", ["paper", {"num_references": 8}])
-def test_what_is_no_efficiency_config(tmp_path, efficiency):
-    refuse(tmp_path, "is no EfficiencyConfig", efficiency=efficiency)
+def test_what_is_no_efficiency_config(efficiency):
+    with pytest.raises(ConfigError, match="is no EfficiencyConfig"):
+        checked_efficiency(efficiency)

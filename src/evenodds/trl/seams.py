@@ -80,6 +80,23 @@ def check_settings(config: EfficiencyConfig, args: GRPOConfig, num_questions: in
         _check_loss(args)
 
 
+def checked_efficiency(given: Any) -> EfficiencyConfig:
+    """The method's settings; the paper's where none were given.
+
+    Raises:
+        ConfigError: they are something else, such as a dictionary.
+    """
+    if given is None:
+        return EfficiencyConfig()
+    if not isinstance(given, EfficiencyConfig):
+        raise ConfigError(
+            "`efficiency` is no EfficiencyConfig",
+            got=repr(given),
+            expected='EfficiencyConfig(...), or EfficiencyConfig.preset("paper")',
+        )
+    return given
+
+
 def check_dataset(config: EfficiencyConfig, given: Mapping[str, Any]) -> int:
     """Refuse a training set that evenodds cannot choose from or replay.
 

@@ -22,7 +22,6 @@ from trl import GRPOTrainer
 from evenodds.config import EfficiencyConfig
 from evenodds.difficulty.predictor import AttentionPredictor, PredictorModel
 from evenodds.embeddings import embed_with_model, embed_with_policy
-from evenodds.errors import ConfigError
 from evenodds.files import read_tensors, write_tensors
 from evenodds.loop import DataEfficientLoop, StepRecord
 from evenodds.recorder import RunRecorder
@@ -44,7 +43,13 @@ from evenodds.trl.dataset import DatasetQuestions
 from evenodds.trl.ranks import AccelerateRanks
 from evenodds.trl.rollout_step import RolloutStep, untouched
 from evenodds.trl.scoring import advantages_of_scored, joined, normalised, observed
-from evenodds.trl.seams import check_batch, check_dataset, check_seams, check_settings
+from evenodds.trl.seams import (
+    check_batch,
+    check_dataset,
+    check_seams,
+    check_settings,
+    checked_efficiency,
+)
 from evenodds.types import BatchPlan, Observation
 
 
@@ -69,13 +74,7 @@ class DataEfficientGRPOTrainer(PlainCheckpoints, GRPOTrainer):
         run_dir: str | Path | None = None,
         **kwargs: Any,
     ) -> None:
-        if not isinstance(efficiency, EfficiencyConfig | None):
-            raise ConfigError(
-                "`efficiency` is no EfficiencyConfig",
-                got=repr(efficiency),
-                expected='EfficiencyConfig(...), or EfficiencyConfig.preset("paper")',
-            )
-        self.efficiency = efficiency or EfficiencyConfig()
+        self.efficiency = checked_efficiency(efficiency)
         check_seams(GRPOTrainer)
         given = inspect.signature(GRPOTrainer.__init__).bind(self, *args, **kwargs).arguments
         num_rows = check_dataset(self.efficiency, given)
