@@ -249,3 +249,15 @@ def test_advantage_forms(make_trainer):
         rewards = group.rewards_G.astype(float)
         expected = (rewards - rewards.mean()) / (rewards.std(ddof=1) + 1e-6)
         assert part == pytest.approx(expected, abs=1e-5)
+
+
+def test_embedding_shows_how_far_it_is(make_trainer, tmp_path, monkeypatch):
+    monkeypatch.setenv("EVENODDS_CACHE", str(tmp_path / "cache"))
+    seen = []
+
+    def track(items, description):
+        seen.append((description, len(items)))
+        return items
+
+    make_trainer(trainer_settings={"track": track})
+    assert seen == [("Embedding questions", 2)]  # 48 questions, 32 at once

@@ -1,6 +1,7 @@
 """What a person sees of a training run: a progress bar, a line now and then, and a table."""
 
 import math
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,13 @@ class TrainingDisplay:
     def __exit__(self, *error: object) -> None:
         if self.console.is_terminal:
             self._live.stop()
+
+    def track(self, items: Sequence[Any], description: str) -> Iterable[Any]:
+        """The items of work before the first step, counted in the second line."""
+        for number, item in enumerate(items):
+            self._text.plain = f"{description}: {number} of {len(items)} batches"
+            yield item
+        self._text.plain = ""
 
     def update(self, metrics: dict[str, Any]) -> None:
         """Show the metrics of a step."""

@@ -59,7 +59,9 @@ def run(options: argparse.Namespace) -> int:
         if not resume:
             write_json(folder / CONFIG, config.as_dict())
         with display:
-            summary = train(prepared, folder, resume=resume, on_step=display.update)
+            summary = train(
+                prepared, folder, resume=resume, on_step=display.update, track=display.track
+            )
         write_json(folder / CONFIG, config.as_dict())
     display.summary(summary)
     return 0

@@ -18,7 +18,7 @@ from trl.models import unwrap_model_for_generation
 
 from evenodds.config import EfficiencyConfig
 from evenodds.difficulty import PredictorModel
-from evenodds.embeddings import check_embedding_model
+from evenodds.embeddings import Track, check_embedding_model
 from evenodds.errors import CheckpointError, ConfigError, DataError, EvenoddsError, HostError
 from evenodds.evaluation import Evaluation, Evaluator
 from evenodds.files import read_lines, write_json
@@ -140,7 +140,12 @@ def _dataset(pool: QuestionPool) -> Dataset:
 
 
 def train(
-    prepared: Prepared, folder: Path, *, resume: bool = False, on_step: OnStep | None = None
+    prepared: Prepared,
+    folder: Path,
+    *,
+    resume: bool = False,
+    on_step: OnStep | None = None,
+    track: Track | None = None,
 ) -> dict[str, Any]:
     """Train, and leave checkpoints, `final/` and `summary.json` in the run folder.
 
@@ -149,13 +154,14 @@ def train(
         folder: The run folder.
         resume: Go on from the newest complete checkpoint in it.
         on_step: Called with the metrics of each step, step 0 included, on process 0.
+        track: Shows how far the embedding of the questions is.
 
     Returns:
         The summary; empty on other processes.
     """
     checkpoint = str(last_complete(folder / "checkpoints")) if resume else None
     held_out = None if prepared.held_out is None else HeldOut(prepared, on_step)
-    trainer = make_trainer(prepared, folder, [] if held_out is None else [held_out])
+    trainer = make_trainer(prepared, folder, [] if held_out is None else [held_out], track)
     if held_out is not None:
         held_out.trainer = trainer
     if on_step is not None:
@@ -206,7 +212,10 @@ def check_finite_weights(model: Any) -> None:
 
 
 def make_trainer(
-    prepared: Prepared, folder: Path, callbacks: Sequence[TrainerCallback] = ()
+    prepared: Prepared,
+    folder: Path,
+    callbacks: Sequence[TrainerCallback] = (),
+    track: Track | None = None,
 ) -> DataEfficientGRPOTrainer:
     """The trainer of a run, with its policy loaded."""
     config = prepared.config
@@ -222,6 +231,7 @@ def make_trainer(
             callbacks=list(callbacks),
             efficiency=_efficiency(config),
             run_dir=folder,
+            track=track,
         )
     except (ImportError, ValueError, RuntimeError) as error:
         if isinstance(error, EvenoddsError):

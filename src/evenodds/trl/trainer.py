@@ -7,7 +7,7 @@ The method itself is in `evenodds.loop`: this file carries rollouts between it a
 import functools
 import inspect
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,14 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from tqdm.auto import tqdm
 from transformers import TrainerCallback, TrainerState
 from transformers.trainer_utils import TrainOutput
 from trl import GRPOTrainer
 
 from evenodds.config import EfficiencyConfig
 from evenodds.difficulty.predictor import AttentionPredictor, PredictorModel
-from evenodds.embeddings import embed_with_model, embed_with_policy
+from evenodds.embeddings import Track, embed_with_model, embed_with_policy, untracked
 from evenodds.files import read_tensors, write_tensors
 from evenodds.loop import DataEfficientLoop, StepRecord
 from evenodds.recorder import RunRecorder
@@ -61,6 +62,7 @@ class DataEfficientGRPOTrainer(PlainCheckpoints, GRPOTrainer):
     Args:
         efficiency: What to select and replay; the default is the paper's setting.
         run_dir: Folder for `metrics.jsonl` and `selections.jsonl`; `args.output_dir` by default.
+        track: Shows how far the embedding of the questions is; a tqdm bar by default.
 
     Raises:
         ConfigError: a setting of TRL or of evenodds that would give wrong results, before any
@@ -72,6 +74,7 @@ class DataEfficientGRPOTrainer(PlainCheckpoints, GRPOTrainer):
         *args: Any,
         efficiency: EfficiencyConfig | None = None,
         run_dir: str | Path | None = None,
+        track: Track | None = None,
         **kwargs: Any,
     ) -> None:
         self.efficiency = checked_efficiency(efficiency)
@@ -85,6 +88,7 @@ class DataEfficientGRPOTrainer(PlainCheckpoints, GRPOTrainer):
             check_settings(self.efficiency, self.args, num_rows)
         if self.efficiency.selects:
             self.args.ignore_data_skip = True  # the data loader only sets the pace
+        self._track = track or (untracked if self.args.disable_tqdm else _bar)
         self.ranks = AccelerateRanks(self.accelerator)
         self.questions = DatasetQuestions(self.train_dataset)
         self.loop = self._make_loop()
@@ -128,10 +132,14 @@ class DataEfficientGRPOTrainer(PlainCheckpoints, GRPOTrainer):
         texts, size = self.questions.texts, config.embedding_batch_size
         policy: Any = self.model
         if config.embeddings == "policy":
-            embeddings = embed_with_policy(policy, self._tokenizer, texts, batch_size=size)
+            embeddings = embed_with_policy(
+                policy, self._tokenizer, texts, batch_size=size, track=self._track
+            )
         else:
             device = str(self.accelerator.device)
-            embeddings = embed_with_model(config.embeddings, texts, batch_size=size, device=device)
+            embeddings = embed_with_model(
+                config.embeddings, texts, batch_size=size, device=device, track=self._track
+            )
         if model is None:
             return AttentionPredictor.untrained(embeddings.values_NE)
         return AttentionPredictor.trained(
@@ -448,6 +456,10 @@ class DataEfficientGRPOTrainer(PlainCheckpoints, GRPOTrainer):
         if sampler is not None and sampler.shuffle:
             for _ in range(int((self.state.epoch or 0.0) + 1e-6)):
                 torch.randperm(sampler.num_samples, generator=sampler.generator)
+
+
+def _bar(items: Sequence[Any], description: str) -> Iterable[Any]:
+    return tqdm(items, desc=description)
 
 
 class _StepEvents(TrainerCallback):
