@@ -19,12 +19,13 @@ each has a loop: process 0 decides for all, and each keeps the rollouts it gener
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
 
 from evenodds.config import EfficiencyConfig
 from evenodds.difficulty.estimator import DifficultyEstimator, Estimate
 from evenodds.difficulty.scores import pearson
-from evenodds.errors import CheckpointError, ConfigError
+from evenodds.errors import CheckpointError, ConfigError, RewardError
 from evenodds.ranks import Ranks, SingleProcess
 from evenodds.references import draw_references
 from evenodds.replay import ReplayBuffer
@@ -135,6 +136,12 @@ class DataEfficientLoop:
         Args:
             references: What was observed of all of them, the same on every process.
         """
+        if len(references.questions_K) < 2:
+            raise RewardError(
+                "too few references were scored to predict from",
+                got=f"{len(references.questions_K)} of {self.config.num_references}",
+                expected="at least 2",
+            )
         prediction_K = None
         if self.estimator is not None:
             self.estimator.probe(references)
@@ -181,7 +188,12 @@ class DataEfficientLoop:
             if self._selection_is_due:
                 self._draw(spared)
             count = num_fresh * self.ranks.count
-            if len(self.queue) - spared < count:
+            if count > self.num_questions - spared:
+                raise ConfigError(
+                    "too few questions are left to choose from",
+                    got=f"{count} wanted, {self.num_questions} questions, {spared} excluded",
+                )
+            if self.queue.available(excluded) < count:
                 self.queue.extend(self._logits())
             chosen = self.queue.take(count, excluded)
         chosen = self.ranks.broadcast(chosen)
@@ -277,6 +289,9 @@ class DataEfficientLoop:
                 },
             },
         )
+        if self.estimated is not None:  # not what the estimator says now: it has seen more since
+            own.tensors["difficulty"] = torch.from_numpy(self.estimated.difficulty_N.copy())
+            own.tensors["variance"] = torch.from_numpy(self.estimated.variance_N.copy())
         parts = {"loop": own, "queue": self.queue.state(), "buffer": self.buffer.state()}
         if self.estimator is not None:
             parts["estimator"] = self.estimator.state()
@@ -300,9 +315,10 @@ class DataEfficientLoop:
         self._pearson = float("nan") if saved is None else saved
         if self.estimator is not None:
             self.estimator.restore(state.part("estimator"))
-            self.estimated = (
-                self.estimator.estimate() if self.step and self.config.predicts else None
-            )
+        self.estimated = None
+        if "difficulty" in own.tensors:
+            difficulty, variance = own.tensors["difficulty"], own.tensors["variance"]
+            self.estimated = Estimate(difficulty.numpy().copy(), variance.numpy().copy())
         generators = own.values["generators"]
         restore_generator(self._reference_generator, generators["references"])
         restore_generator(self.queue.generator, generators["selection"])

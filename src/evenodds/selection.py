@@ -64,23 +64,32 @@ class QuestionQueue:
     def extend(self, logits_N: Float[np.ndarray, " N"]) -> None:
         """Let the whole pool, drawn anew, wait behind the questions that still do.
 
-        Those come last in the new order, so that no batch holds a question twice.
+        Those come last in the new order, so that no batch holds a question twice. A question that
+        already waits twice, because it was excluded for long, is not added again.
         """
         order = gumbel_top_k(logits_N, len(logits_N), self.generator)
-        again = np.isin(order, self._waiting)
-        self._waiting = np.concatenate([self._waiting, order[~again], order[again]])
+        waits = np.bincount(self._waiting, minlength=len(logits_N))[order]
+        self._waiting = np.concatenate([self._waiting, order[waits == 0], order[waits == 1]])
+
+    def available(self, excluded: Int[np.ndarray, " X"] | None = None) -> int:
+        """How many different questions wait that are not excluded."""
+        return len(self._waiting) if excluded is None else len(self._places(excluded))
 
     def take(
         self, count: int, excluded: Int[np.ndarray, " X"] | None = None
     ) -> Int[np.ndarray, " count"]:
         """The next `count` questions, all different; the excluded go on waiting."""
-        if excluded is None:
-            places = np.arange(count)
-        else:
-            places = np.flatnonzero(~np.isin(self._waiting, excluded))[:count]
-        assert count <= len(self), (count, len(self))
+        places = np.arange(len(self)) if excluded is None else self._places(excluded)
+        places = places[:count]
+        assert len(places) == count, (count, len(self), excluded)
         taken, self._waiting = self._waiting[places], np.delete(self._waiting, places)
         return taken
+
+    def _places(self, excluded: Int[np.ndarray, " X"]) -> Int[np.ndarray, " W"]:
+        """Where each question that is not excluded waits first."""
+        free = np.flatnonzero(~np.isin(self._waiting, excluded))
+        _, first = np.unique(self._waiting[free], return_index=True)
+        return free[np.sort(first)]
 
     def state(self) -> State:
         """What waits; the generator belongs to its owner."""

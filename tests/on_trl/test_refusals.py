@@ -92,3 +92,8 @@ def test_a_checkpoint_that_does_not_exist(make_trainer, tmp_path):
 def test_what_is_no_efficiency_config(efficiency):
     with pytest.raises(ConfigError, match="is no EfficiencyConfig"):
         checked_efficiency(efficiency)
+
+
+@pytest.mark.parametrize("setting", [{"off_policy_mask_threshold": 0.5}, {"sync_ref_model": True}])
+def test_host_settings_that_do_not_follow_stored_rollouts(tmp_path, setting):
+    refuse(tmp_path, "keep the log-probabilities", **setting)

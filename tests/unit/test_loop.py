@@ -4,7 +4,8 @@ import torch
 
 from evenodds.config import EfficiencyConfig
 from evenodds.difficulty import AttentionPredictor, Estimate
-from evenodds.errors import CheckpointError, ConfigError
+from evenodds.difficulty.baselines import DecayedBeta
+from evenodds.errors import CheckpointError, ConfigError, RewardError
 from evenodds.files import read_tensors, write_tensors
 from evenodds.loop import DataEfficientLoop
 from evenodds.state import State
@@ -321,3 +322,47 @@ def test_the_papers_estimator_needs_references():
     estimator = AttentionPredictor.untrained(torch.randn(40, 4))
     with pytest.raises(ConfigError, match="learns from references only"):
         make_loop(EfficiencyConfig(num_references=0, capacity=8), estimator=estimator)
+
+
+def test_excluding_again_and_again_neither_repeats_nor_runs_dry():
+    config = EfficiencyConfig(selection="uniform", fresh_fraction=1.0)
+    generator = np.random.default_rng(0)
+    for num_questions, groups in ((5, 2), (6, 4), (3, 2)):
+        loop = make_loop(config, num_questions, groups)
+        for step in range(60):
+            excluded = np.array([0]) if step < 20 else generator.integers(num_questions, size=1)
+            loop.plan_references(excluded)
+            chosen = loop.plan_batch(excluded).questions.tolist()
+            assert len(set(chosen)) == groups
+            assert not set(chosen) & set(excluded.tolist())
+        assert len(loop.queue) <= 3 * num_questions
+    with pytest.raises(ConfigError, match="too few questions are left"):
+        loop.plan_batch(np.array([0, 1]))
+
+
+def test_one_scored_reference_is_too_few():
+    loop = make_loop()
+    probes = loop.plan_references()
+    with pytest.raises(RewardError, match="1 of 6"):
+        loop.observe_references(observation(probes[:1], [0.5]))
+
+
+def test_an_estimator_that_learns_from_batches_goes_on_exactly():
+    config = EfficiencyConfig(num_references=0, fresh_fraction=1.0, steps_per_selection=4)
+
+    def make():
+        return make_loop(config, 12, 8, estimator=DecayedBeta(12))
+
+    def take(loop):
+        loop.plan_references()
+        chosen = loop.plan_batch().questions
+        loop.observe(observation(chosen, chosen / 11))
+        return chosen.tolist(), loop.record.fresh_prediction_F.tolist()
+
+    whole = make()
+    take(whole)
+    state = whole.state()
+    other = make()
+    other.restore(state)
+    for _ in range(6):
+        assert take(other) == take(whole)

@@ -173,6 +173,13 @@ class _Validation:
             known_N[reference_K] = False
             if queries_N is not None:
                 known_N &= queries_N
+            if len(reference_K) < 2 or not known_N.any():
+                raise DataError(
+                    "a validation policy has too few labels",
+                    got=f"{len(reference_K)} references, {int(known_N.sum())} questions to predict",
+                    expected="at least 2 references and a question besides",
+                    fix="lower num_references, or leave that policy out",
+                )
             self.sets.append((label_N, reference_K, torch.nonzero(known_N).squeeze(1)))
 
     @torch.inference_mode()

@@ -177,6 +177,14 @@ def _check_loss(args: GRPOConfig) -> None:
             expected="'token'",
             fix="set it to 'token', or set fresh_fraction to 1",
         )
+    if args.off_policy_mask_threshold is not None or args.sync_ref_model:
+        raise ConfigError(
+            "replayed rollouts keep the log-probabilities they were generated with",
+            got=f"off_policy_mask_threshold={args.off_policy_mask_threshold!r}, "
+            f"sync_ref_model={args.sync_ref_model!r}",
+            expected="None and False",
+            fix="leave them out, or set fresh_fraction to 1",
+        )
 
 
 def _check_text_only(dataset: Any) -> None:

@@ -39,6 +39,7 @@ def test_standardise_gives_mean_0_and_variance_1_and_keeps_constant_columns_fini
 
 
 def test_adapter_is_layernorm_three_linear_layers_layernorm():
+    torch.manual_seed(0)
     adapter = Adapter(embedding_size=6, width=4).eval()
     linear = [layer for layer in adapter.layers if isinstance(layer, torch.nn.Linear)]
     assert [(layer.in_features, layer.out_features) for layer in linear] == [(6, 4), (4, 4), (4, 4)]

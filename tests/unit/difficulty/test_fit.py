@@ -148,3 +148,10 @@ def test_too_few_or_impossible_labels_are_refused():
     labels[0, 0] = 1.5
     with pytest.raises(DataError, match=r"outside \[0, 1\]"):
         fit_predictor(embeddings, labels, SMALL)
+
+
+def test_a_validation_policy_without_questions_to_predict_is_refused():
+    embeddings, labels = synthetic()
+    labels[3, 16:] = float("nan")
+    with pytest.raises(DataError, match="16 references, 0 questions to predict"):
+        fit_predictor(embeddings, labels[:3], SMALL, validation_VN=labels[3:])
