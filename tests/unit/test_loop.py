@@ -366,3 +366,12 @@ def test_an_estimator_that_learns_from_batches_goes_on_exactly():
     other.restore(state)
     for _ in range(6):
         assert take(other) == take(whole)
+
+
+def test_the_target_difficulty_is_the_configs():
+    config = SMALL.replace(fresh_fraction=1.0, target_difficulty=0.25, steps_per_selection=1)
+    loop = make_loop(config)
+    probes = loop.plan_references()
+    loop.observe_references(observation(probes, np.zeros(len(probes))))
+    chosen = loop.plan_batch().questions / 39  # the difficulty that Known tells
+    assert chosen.mean() == pytest.approx(0.25, abs=0.02)

@@ -9,6 +9,7 @@ from evenodds.difficulty import (
     fit_predictor,
     pearson,
 )
+from evenodds.difficulty.fit import _loss, _Validation, _warmup_then_linear
 from evenodds.errors import CheckpointError, DataError
 
 from builders import observation
@@ -155,3 +156,30 @@ def test_a_validation_policy_without_questions_to_predict_is_refused():
     labels[3, 16:] = float("nan")
     with pytest.raises(DataError, match="16 references, 0 questions to predict"):
         fit_predictor(embeddings, labels[:3], SMALL, validation_VN=labels[3:])
+
+
+def test_a_training_query_does_not_see_its_own_label():
+    embeddings, labels = synthetic()
+    model = PredictorModel(8, 4, dropout=0.0)
+    queries, references = torch.tensor([2, 7, 5]), torch.tensor([5, 2, 90])
+    masked = model(embeddings[queries], embeddings[references], labels[0][references],
+                   torch.tensor([2, 0, -1]))  # fmt: skip
+    expected = torch.nn.functional.binary_cross_entropy(masked, labels[0][queries])
+    open_ = model(embeddings[queries], embeddings[references], labels[0][references])
+    assert not torch.allclose(masked, open_)
+    loss = _loss(model, embeddings, labels[0], queries, references)
+    assert loss.item() == pytest.approx(expected.item())
+
+
+def test_validation_predicts_what_is_no_reference():
+    _, labels = synthetic()
+    for queries in (None, torch.arange(300) % 3 == 0):
+        for _, references, predicted in _Validation(labels[:2], queries, SMALL).sets:
+            assert not set(references.tolist()) & set(predicted.tolist())
+            expected = 300 - 16 if queries is None else 100
+            assert len(predicted) == expected
+
+
+def test_the_learning_rate_warms_up_and_falls_to_nothing():
+    rates = [_warmup_then_linear(step, 4, 12) for step in (0, 1, 3, 4, 8, 12)]
+    assert rates == pytest.approx([0.25, 0.5, 1.0, 1.0, 0.5, 0.0])
