@@ -5,6 +5,7 @@ and `n_correct`. Parquet, CSV or JSON lines; further columns are left alone.
 """
 
 import fnmatch
+import functools
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ class LabelTable:
     def __len__(self) -> int:
         return len(self.ids)
 
-    @property
+    @functools.cached_property
     def difficulty_LN(self) -> Float[np.ndarray, "L N"]:
         """Failure rates, 1 - n_correct / n_samples; NaN where there is no label."""
         with np.errstate(invalid="ignore"):

@@ -74,6 +74,10 @@ def test_more_references_than_questions(tmp_path):
     refuse(tmp_path, "60 references, 48 questions", efficiency=efficiency)
 
 
+def test_no_references(tmp_path):
+    refuse(tmp_path, "learns from references", efficiency=SMALL.replace(num_references=0))
+
+
 def test_batches_larger_than_the_pool(tmp_path):
     refuse(tmp_path, "8 groups a step, 6 questions", dataset=make_dataset(6))
 

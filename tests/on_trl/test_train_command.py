@@ -204,6 +204,7 @@ def test_a_resumed_run_stays_the_run_it_was(folder, tmp_path, capsys):
     assert "the run folder is in use" in capsys.readouterr().err
     assert before == {name: (out / name).read_bytes() for name in before}
     assert main(["train", "--resume", str(out), "--set", "run.steps=6"]) == 0
+    assert json.loads((out / "config.json").read_text())["run"]["steps"] == 6
     shutil.rmtree(out / "checkpoints")
     assert main(["train", "--resume", str(out), "--set", "run.steps=8"]) == 2
     assert "has no checkpoint to go on from" in capsys.readouterr().err

@@ -1,7 +1,6 @@
 """`evenodds embed`: the embeddings of a pool in a file."""
 
 import argparse
-import os
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -49,8 +48,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def run(options: argparse.Namespace) -> int:
     """Embed, and show what came of it."""
-    _quieten()
-    from evenodds.cli.progress import show_table
+    from evenodds.cli.progress import quieten_transformers, show_table
+
+    quieten_transformers()
     from evenodds.embedding_file import embed
     from evenodds.labels import read_questions
 
@@ -138,12 +138,3 @@ def _count(text: str) -> int:
     if int(text) < 1:
         raise ValueError
     return int(text)
-
-
-def _quieten() -> None:
-    """Leave the screen to our own display."""
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    import transformers
-
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()

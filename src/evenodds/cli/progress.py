@@ -1,6 +1,7 @@
 """Progress bars and tables of the commands."""
 
 import contextlib
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -29,10 +30,25 @@ def track(items: Sequence[Any], description: str) -> Iterable[Any]:
 
 @contextlib.contextmanager
 def epochs(total: int) -> Iterator[Callable[[int], None]]:
-    """A bar over epochs; yields what to call after each."""
+    """A bar over epochs, or on no terminal a line now and then; yields what to call after each."""
     with make_progress() as progress:
         task = progress.add_task("Fitting, epoch", total=total)
-        yield lambda _: progress.advance(task)
+
+        def done(epoch: int) -> None:
+            progress.advance(task)
+            if not progress.console.is_terminal and (epoch + 1) % max(1, total // 10) == 0:
+                progress.console.print(f"Fitting, epoch {epoch + 1} of {total}")
+
+        yield done
+
+
+def quieten_transformers() -> None:
+    """Leave the screen to our own display."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
 
 
 def make_progress() -> Progress:

@@ -254,8 +254,8 @@ def _simulate(options: argparse.Namespace) -> int:
     config = _settings(SimulationConfig, options)
     history = _chosen(read_labels(options.history), options)
     material = _material(options, history)
-    names = options.strategy or usable_strategies(material)
-    strategies = [make_strategy(name, material) for name in names]
+    strategies = [make_strategy(name, material) for name in options.strategy or ()]
+    strategies = strategies or usable_strategies(material)
     simulation = simulate(history, strategies, config=config, track=track)
     show_table(
         f"{options.history.name}: {simulation.visits} visits of {simulation.num_questions} "

@@ -5,6 +5,7 @@ import os
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 from evenodds.errors import CheckpointError, ConfigError
 from evenodds.files import locked, read_json, write_json
@@ -58,11 +59,15 @@ def run(options: argparse.Namespace) -> int:
     with locked(folder):
         if not resume:
             write_json(folder / CONFIG, config.as_dict())
+
+        def on_step(metrics: dict[str, Any]) -> None:
+            """The checkpoint fits: from here on the run is the one with these settings."""
+            if read_json(folder / CONFIG) != config.as_dict():
+                write_json(folder / CONFIG, config.as_dict())
+            display.update(metrics)
+
         with display:
-            summary = train(
-                prepared, folder, resume=resume, on_step=display.update, track=display.track
-            )
-        write_json(folder / CONFIG, config.as_dict())
+            summary = train(prepared, folder, resume=resume, on_step=on_step, track=display.track)
     display.summary(summary)
     return 0
 
@@ -147,13 +152,12 @@ def _is_json(path: Path) -> bool:
 def _quieten(config: RunConfig) -> None:
     """Leave the screen to our own display, and set the threads before torch starts any."""
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
     warnings.filterwarnings("ignore", category=FutureWarning, module="trl")
     import torch
-    import transformers
 
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
+    from evenodds.cli.progress import quieten_transformers
+
+    quieten_transformers()
     if config.run.threads is not None:
         torch.set_num_threads(config.run.threads)

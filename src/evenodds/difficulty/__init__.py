@@ -1,6 +1,6 @@
 """Stage 4. From a few observed difficulties to the difficulty of every question."""
 
-from evenodds.difficulty.attention import Adapter, attention_difficulty, standardise
+from evenodds.difficulty.attention import Adapter, attention_difficulty, standardiser
 from evenodds.difficulty.calibration import GroupPlatt, fit_platt, platt
 from evenodds.difficulty.estimator import DifficultyEstimator, Estimate
 from evenodds.difficulty.fit import FitConfig, FitReport, fit_predictor
@@ -21,5 +21,5 @@ __all__ = [
     "fit_predictor",
     "pearson",
     "platt",
-    "standardise",
+    "standardiser",
 ]

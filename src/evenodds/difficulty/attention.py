@@ -4,10 +4,13 @@ a_i = softmax_i(z_q . z_i / sqrt(h)),  d_hat_q = sum_i a_i d_i
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+
+ROWS = 8192  # read at once from a pool that is stored in 16 bits
 
 
 class Adapter(nn.Module):
@@ -38,15 +41,27 @@ class Adapter(nn.Module):
         return self.layers(embeddings_NE)
 
 
-def standardise(embeddings_NE: Float[Tensor, "N E"]) -> Float[Tensor, "N E"]:
-    """Each dimension to mean 0 and variance 1 over the pool.
+def standardiser(
+    embeddings_NE: Float[Tensor, "N E"],
+) -> Callable[[Float[Tensor, "M E"]], Float[Tensor, "M E"]]:
+    """What brings each dimension to mean 0 and variance 1 over the pool, for any of its rows.
 
     Hidden states of language models have a few dimensions that are much larger than the rest;
     without an adapter these alone would decide the attention.
     """
-    embeddings_NE = embeddings_NE.float()
-    spread_E = embeddings_NE.std(dim=0, correction=0)
-    return (embeddings_NE - embeddings_NE.mean(dim=0)) / spread_E.clamp_min(1e-6)
+    mean_E, spread_E = _mean_and_spread(embeddings_NE)
+    return lambda rows_ME: (rows_ME.float() - mean_E) / spread_E.clamp_min(1e-6)
+
+
+def _mean_and_spread(embeddings_NE: Tensor) -> tuple[Tensor, Tensor]:
+    """Of each dimension, without a copy of a pool that is stored in 16 bits."""
+    if embeddings_NE.dtype == torch.float32:
+        return embeddings_NE.mean(dim=0), embeddings_NE.std(dim=0, correction=0)
+    parts, count = embeddings_NE.split(ROWS), len(embeddings_NE)
+    zero_E = torch.zeros(embeddings_NE.shape[1], dtype=torch.float64)
+    mean_E = sum((rows_ME.double().sum(dim=0) for rows_ME in parts), zero_E) / count
+    squares = ((rows_ME.double() - mean_E).square().sum(dim=0) for rows_ME in parts)
+    return mean_E.float(), (sum(squares, zero_E) / count).sqrt().float()
 
 
 def attention_difficulty(

@@ -87,7 +87,7 @@ def spread(
         samples_K: Rollouts n behind each observation.
 
     Returns:
-        c in [0, 1]; 1 where every n is 1, which cannot tell.
+        c in [0, 1]; 1 where it cannot be told: every n is 1, or every prediction 0 or 1.
     """
     scale_K = predicted_K.astype(np.float64) * (1.0 - predicted_K)
     several_K = samples_K > 1
@@ -96,6 +96,8 @@ def spread(
     errors_K = np.square(observed_K.astype(np.float64) - predicted_K)
     noise = (scale_K / samples_K)[several_K].sum()
     room = (scale_K * (1.0 - 1.0 / samples_K))[several_K].sum()
+    if room == 0.0:  # every prediction is at 0 or 1
+        return 1.0
     return float(np.clip((errors_K[several_K].sum() - noise) / room, 0.0, 1.0))
 
 
@@ -115,7 +117,7 @@ def _logistic_ridge(
 
     theta_D = start_D
     for _ in range(50):
-        chance_K = 1.0 / (1.0 + np.exp(-(design_KD @ theta_D + offset_K)))
+        chance_K = 0.5 * (1.0 + np.tanh(0.5 * (design_KD @ theta_D + offset_K)))
         gradient_D = design_KD.T @ (chance_K - target_K) + strength * (theta_D - start_D)
         weighted_KD = (chance_K * (1 - chance_K))[:, None] * design_KD
         curvature_DD = design_KD.T @ weighted_KD + strength * np.eye(len(theta_D))

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from evenodds.difficulty.attention import Adapter, attention_difficulty
+from evenodds.difficulty.attention import Adapter, attention_difficulty, standardiser
 from evenodds.difficulty.calibration import GroupPlatt, fit_platt, platt
 from evenodds.difficulty.estimator import Estimate
 from evenodds.errors import CheckpointError, DataError
@@ -190,7 +190,7 @@ class AttentionPredictor:
             embeddings_NE: Embeddings of the pool; they can be mapped from a file.
             dtype: How the queries are stored.
         """
-        standard_NE = _rowwise(embeddings_NE, _standardiser(embeddings_NE), dtype)
+        standard_NE = _rowwise(embeddings_NE, standardiser(embeddings_NE), dtype)
         return cls(standard_NE, lambda rows_K: standard_NE[rows_K].float())
 
     @classmethod
@@ -269,23 +269,6 @@ class AttentionPredictor:
                 query_CH, reference_KH, observed_K, own_rows_K=own_K
             )
         return d_hat_N
-
-
-def _standardiser(embeddings_NE: Tensor) -> Callable[[Tensor], Tensor]:
-    """What `standardise` does with a whole pool, for some of its rows at a time."""
-    mean_E, spread_E = _mean_and_spread(embeddings_NE)
-    return lambda rows_ME: (rows_ME - mean_E) / spread_E.clamp_min(1e-6)
-
-
-def _mean_and_spread(embeddings_NE: Tensor) -> tuple[Tensor, Tensor]:
-    """Of each dimension, without a copy of a pool that is stored in 16 bits."""
-    if embeddings_NE.dtype == torch.float32:
-        return embeddings_NE.mean(dim=0), embeddings_NE.std(dim=0, correction=0)
-    parts, count = embeddings_NE.split(PROJECTED), len(embeddings_NE)
-    zero_E = torch.zeros(embeddings_NE.shape[1], dtype=torch.float64)
-    mean_E = sum((rows_ME.double().sum(dim=0) for rows_ME in parts), zero_E) / count
-    squares = ((rows_ME.double() - mean_E).square().sum(dim=0) for rows_ME in parts)
-    return mean_E.float(), (sum(squares, zero_E) / count).sqrt().float()
 
 
 def _rowwise(

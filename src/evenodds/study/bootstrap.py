@@ -1,5 +1,6 @@
 """Intervals by resampling."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,19 @@ class Interval:
 
     def __str__(self) -> str:
         return "-" if np.isnan(self.mean) else f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+def columns(scores: Mapping[str, Interval]) -> dict[str, float | None]:
+    """JSON-able columns NAME, NAME_low and NAME_high of each score; null where there is none."""
+    return {
+        f"{name}{end}": value if np.isfinite(value) else None
+        for name, interval in scores.items()
+        for end, value in (
+            ("", interval.mean),
+            ("_low", interval.low),
+            ("_high", interval.high),
+        )
+    }
 
 
 def bootstrap_mean(values_R: Float[np.ndarray, " R"], seed: int = 0) -> Interval:

@@ -33,16 +33,6 @@ def uncalibrated(difficulty_K: Tensor) -> tuple[float, float]:
     return 1.0, 0.0
 
 
-def attention(
-    model: PredictorModel, embeddings_NE: Tensor, embedding_model: str, *, calibrate: bool = True
-) -> AttentionPredictor:
-    """The trained predictor, or its attention alone."""
-    predictor = AttentionPredictor.trained(model, embeddings_NE, embedding_model=embedding_model)
-    if not calibrate:
-        predictor.calibration = uncalibrated
-    return predictor
-
-
 def all_entrants(
     model: PredictorModel,
     embeddings_NE: Tensor,
@@ -61,8 +51,8 @@ def all_entrants(
         texts: The questions; where there are none, the row of TF-IDF is left out.
     """
     difficulty_LN = training.difficulty_LN
-    calibrated = attention(model, embeddings_NE, embedding_model)
-    plain = attention(model, embeddings_NE, embedding_model, calibrate=False)
+    calibrated = AttentionPredictor.trained(model, embeddings_NE, embedding_model=embedding_model)
+    plain = AttentionPredictor(calibrated.query_NH, calibrated.references, uncalibrated)
     raw = AttentionPredictor.untrained(embeddings_NE)
     entrants = [
         Entrant("attention, adapter, calibrated", lambda: calibrated),

@@ -13,7 +13,7 @@ from evenodds.embedding_file import EmbeddingFile
 from evenodds.embeddings import Track, untracked
 from evenodds.errors import DataError, some
 from evenodds.labels import LabelTable
-from evenodds.study.bootstrap import Interval, bootstrap_mean
+from evenodds.study.bootstrap import Interval, bootstrap_mean, columns
 from evenodds.study.entrants import Entrant, all_entrants, observed
 from evenodds.study.scoring import METRICS, draw_true_rates, score
 from evenodds.study.splits import Split
@@ -68,17 +68,9 @@ class Evaluation:
             "split": self.split.kind,
             "policies": list(self.policies),
             "questions": self.num_questions,
-            "noise_ceiling": _finite(self.noise_ceiling),
+            "noise_ceiling": self.noise_ceiling if np.isfinite(self.noise_ceiling) else None,
             "config": self.config.as_dict(),
-            "rows": [
-                {
-                    "predictor": row.name,
-                    **{name: _finite(interval.mean) for name, interval in row.scores.items()},
-                    **{f"{name}_low": _finite(i.low) for name, i in row.scores.items()},
-                    **{f"{name}_high": _finite(i.high) for name, i in row.scores.items()},
-                }
-                for row in self.rows
-            ],
+            "rows": [{"predictor": row.name, **columns(row.scores)} for row in self.rows],
         }
 
 
@@ -285,7 +277,3 @@ def _tested_policies(labels: LabelTable, split: Split, trained: set[str]) -> lis
             "the labels hold no policy to judge by", got=some(labels.policies), expected=split.kind
         )
     return tested
-
-
-def _finite(value: float) -> float | None:
-    return value if np.isfinite(value) else None

@@ -107,9 +107,8 @@ def _training_rows(
     kept_L = split.trains_on_policy(labels)
     names = [name for name, kept in zip(labels.policies, kept_L, strict=True) if kept]
     aligned = labels.of_policies(names).aligned(embeddings.ids)
-    difficulty_LN = aligned.difficulty_LN
-    difficulty_LN[:, ~split.trains_on_question(aligned)] = np.nan
-    return names, difficulty_LN
+    trains_N = split.trains_on_question(aligned)
+    return names, np.where(trains_N, aligned.difficulty_LN, np.float32(np.nan))
 
 
 def _validation_part(

@@ -8,6 +8,7 @@ from evenodds.difficulty.scores import (
     mean_absolute_error,
     pearson,
     reliability,
+    sampling_noise,
     spearman,
 )
 from evenodds.selection import gumbel_top_k, selection_logits
@@ -75,7 +76,7 @@ def draw_true_rates(
     rate_M = correct_M / samples_M
     if samples_M.min() < 2:
         return np.full(len(rate_M), np.nan)
-    noise = (rate_M * (1 - rate_M) / (samples_M - 1)).mean()
+    noise = sampling_noise(correct_M, samples_M).mean()
     mean = np.clip(rate_M.mean(), 1e-3, 1 - 1e-3)
     variance = np.clip(rate_M.var() - noise, 1e-4, 0.999 * mean * (1 - mean))
     strength = mean * (1 - mean) / variance - 1.0

@@ -19,7 +19,7 @@ from evenodds.embeddings import Track, untracked
 from evenodds.errors import ConfigError, DataError
 from evenodds.labels import LabelTable
 from evenodds.loop import DataEfficientLoop
-from evenodds.study.bootstrap import Interval, bootstrap_mean
+from evenodds.study.bootstrap import Interval, bootstrap_mean, columns
 from evenodds.study.entrants import observed
 from evenodds.study.strategies import Strategy
 from evenodds.study_config import SimulationConfig
@@ -85,22 +85,14 @@ class Simulation:
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON-able values: a row a strategy, means over visits from 1 on and over seeds."""
-        rows = []
-        for course in self.courses:
-            summary = course.summary()
-            rows.append(
-                {
-                    "strategy": course.strategy,
-                    **{name: _finite(interval.mean) for name, interval in summary.items()},
-                    **{f"{name}_low": _finite(i.low) for name, i in summary.items()},
-                    **{f"{name}_high": _finite(i.high) for name, i in summary.items()},
-                }
-            )
         return {
             "visits": self.visits,
             "questions": self.num_questions,
             "config": self.config.as_dict(),
-            "rows": rows,
+            "rows": [
+                {"strategy": course.strategy, **columns(course.summary())}
+                for course in self.courses
+            ],
         }
 
 
@@ -241,7 +233,3 @@ def _known_mean(values_SV: Float[np.ndarray, "S V"]) -> Float[np.ndarray, " S"]:
     count_S = known_SV.sum(axis=1)
     total_S = np.where(known_SV, values_SV, 0.0).sum(axis=1)
     return np.where(count_S > 0, total_S / np.maximum(count_S, 1), np.nan)
-
-
-def _finite(value: float) -> float | None:
-    return value if np.isfinite(value) else None

@@ -1,5 +1,6 @@
 """Ways to choose questions, each made of the library's own loop and an estimator."""
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,6 @@ from evenodds.difficulty.baselines import ConstantMean, DecayedBeta, FeatureRidg
 from evenodds.errors import ConfigError
 from evenodds.labels import LabelTable
 from evenodds.state import State
-from evenodds.study.entrants import attention
 from evenodds.text_features import text_features
 from evenodds.types import Observation
 
@@ -125,7 +125,9 @@ class Material:
     def trained(self, strategy: str) -> AttentionPredictor:
         """The trained predictor that a strategy needs."""
         model = _given(self.predictor, strategy, "--predictor")
-        return attention(model, self.embedded(strategy), self.embedding_model)
+        return AttentionPredictor.trained(
+            model, self.embedded(strategy), embedding_model=self.embedding_model
+        )
 
 
 def make_strategy(name: str, material: Material) -> Strategy:
@@ -139,16 +141,13 @@ def make_strategy(name: str, material: Material) -> Strategy:
     return STRATEGIES[name](name, material)
 
 
-def usable_strategies(material: Material) -> list[str]:
-    """Names of the strategies that this material suffices for."""
-    names = []
+def usable_strategies(material: Material) -> list[Strategy]:
+    """The strategies that this material suffices for."""
+    usable = []
     for name in STRATEGIES:
-        try:
-            make_strategy(name, material)
-        except ConfigError:
-            continue
-        names.append(name)
-    return names
+        with contextlib.suppress(ConfigError):
+            usable.append(make_strategy(name, material))
+    return usable
 
 
 def _uniform(name: str, material: Material) -> Strategy:

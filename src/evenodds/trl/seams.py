@@ -72,6 +72,12 @@ def check_settings(config: EfficiencyConfig, args: GRPOConfig, num_questions: in
     assert args.generation_batch_size is not None
     assert args.num_generations is not None
     groups = args.generation_batch_size // args.num_generations
+    if config.predicts and not config.num_references:
+        raise ConfigError(
+            "the attention predictor learns from references only",
+            got="num_references = 0",
+            expected="num_references of at least 2",
+        )
     if config.selects or config.replays:
         _check_groups(args)
         _check_save_steps(args)

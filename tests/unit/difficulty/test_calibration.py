@@ -90,6 +90,7 @@ def test_spread_by_hand():
     # one of each: (0.3125 - 0.125) / 0.375 = 0.5
     assert spread(half, np.array([0.25, 1.0]), np.array([4, 4])) == pytest.approx(0.5)
     assert spread(half, np.array([0.0, 1.0]), np.array([1, 1])) == 1.0
+    assert spread(np.array([0.0, 1.0]), np.array([0.0, 1.0]), np.array([4, 4])) == 1.0
 
 
 def test_spread_finds_the_strength_of_a_beta_distribution():
