@@ -85,6 +85,39 @@ class RunRecorder:
         append_line(self.folder / SELECTIONS, line)
 
 
+def summarise(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """First and last accuracy, means over the steps, and totals.
+
+    Args:
+        lines: Of `metrics.jsonl`.
+    """
+    steps = [line for line in lines if line["step"] > 0]
+    accuracies = [line["eval/accuracy"] for line in lines if line.get("eval/accuracy") is not None]
+    probed = [line for line in steps if line.get("select/num_references")]
+    last = steps[-1] if steps else {}
+    return {
+        "steps": len(steps),
+        "eval/accuracy_first": accuracies[0] if accuracies else None,
+        "eval/accuracy_last": accuracies[-1] if accuracies else None,
+        "reward/mean_first": steps[0]["reward/mean"] if steps else None,
+        "reward/mean_last": last.get("reward/mean"),
+        "select/effective_fraction": _mean_of(steps, "select/effective_fraction"),
+        "select/pearson": _mean_of(probed, "select/pearson"),
+        "select/num_fresh": _total_of(steps, "select/num_fresh"),
+        "select/num_references": _total_of(steps, "select/num_references"),
+        "replay/num_replayed": _total_of(steps, "replay/num_replayed"),
+        "replay/ratio_mean": _mean_of(steps, "replay/ratio_mean"),
+        "rollouts/total": last.get("rollouts/total"),
+        "tokens/generated_total": last.get("tokens/generated_total"),
+        "time/train_s": _total_of(steps, "time/step_s"),
+        "time/evaluate_s": _total_of(lines, "time/evaluate_s"),
+        **{
+            f"time/{part}_s": _mean_of(steps, f"time/{part}_s")
+            for part in ("step", "reference", "generate", "select", "logprobs", "update")
+        },
+    }
+
+
 def _free_name(path: Path) -> Path:
     number = 1
     while (candidate := path.with_name(f"{path.stem}.{number}{path.suffix}")).exists():
@@ -98,3 +131,12 @@ def _number(value: float | int | None) -> float | int | None:
 
 def _rounded(values: np.ndarray) -> list[float | None]:
     return [_number(round(float(value), 4)) for value in values]
+
+
+def _mean_of(lines: Sequence[dict[str, Any]], key: str) -> float | None:
+    values = [line[key] for line in lines if line.get(key) is not None]
+    return float(np.mean(values)) if values else None
+
+
+def _total_of(lines: Sequence[dict[str, Any]], key: str) -> float:
+    return float(sum(line[key] for line in lines if line.get(key) is not None))

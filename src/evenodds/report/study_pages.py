@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from evenodds.bootstrap import Interval
 from evenodds.report import plots
 from evenodds.report.page import Page, number
 from evenodds.study import Evaluation, Fitted, Prediction, Simulation
-from evenodds.study.bootstrap import Interval
 from evenodds.study.evaluation import METRICS as EVALUATION_METRICS
 from evenodds.study.simulation import METRICS as SIMULATION_METRICS
 

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from evenodds.bootstrap import Interval, bootstrap_mean, columns
 from evenodds.difficulty import PredictorModel
 from evenodds.difficulty.scores import Reliability, noise_ceiling, reliability
 from evenodds.embedding_file import EmbeddingFile
 from evenodds.embeddings import Track, untracked
 from evenodds.errors import DataError, some
 from evenodds.labels import LabelTable
-from evenodds.study.bootstrap import Interval, bootstrap_mean, columns
 from evenodds.study.entrants import Entrant, all_entrants, observed
 from evenodds.study.scoring import METRICS, draw_true_rates, score
 from evenodds.study.splits import Split

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
+from evenodds.bootstrap import Interval, bootstrap_mean, columns
 from evenodds.difficulty.scores import (
     Reliability,
     effective_chance,
@@ -19,7 +20,6 @@ from evenodds.embeddings import Track, untracked
 from evenodds.errors import ConfigError, DataError
 from evenodds.labels import LabelTable
 from evenodds.loop import DataEfficientLoop
-from evenodds.study.bootstrap import Interval, bootstrap_mean, columns
 from evenodds.study.entrants import observed
 from evenodds.study.strategies import Strategy
 from evenodds.study_config import SimulationConfig

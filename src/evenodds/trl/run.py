@@ -24,7 +24,7 @@ from evenodds.evaluation import Evaluation, Evaluator
 from evenodds.files import read_lines, write_json
 from evenodds.policies import load_policy, load_tokenizer
 from evenodds.questions import QuestionPool, check_prompt_lengths, load_pool
-from evenodds.recorder import METRICS
+from evenodds.recorder import METRICS, summarise
 from evenodds.resources import resolved_path
 from evenodds.rewards import make_reward
 from evenodds.run_config import RunConfig
@@ -440,45 +440,3 @@ class _Watch(TrainerCallback):
         if state.is_world_process_zero and metrics.get("step", 0) > self._seen:
             self._seen = int(metrics["step"])
             self.on_step(metrics)
-
-
-def summarise(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """First and last accuracy, means over the steps, and totals.
-
-    Args:
-        lines: Of `metrics.jsonl`.
-    """
-    steps = [line for line in lines if line["step"] > 0]
-    accuracies = [line["eval/accuracy"] for line in lines if line.get("eval/accuracy") is not None]
-    probed = [line for line in steps if line.get("select/num_references")]
-    last = steps[-1] if steps else {}
-    return {
-        "steps": len(steps),
-        "eval/accuracy_first": accuracies[0] if accuracies else None,
-        "eval/accuracy_last": accuracies[-1] if accuracies else None,
-        "reward/mean_first": steps[0]["reward/mean"] if steps else None,
-        "reward/mean_last": last.get("reward/mean"),
-        "select/effective_fraction": _mean(steps, "select/effective_fraction"),
-        "select/pearson": _mean(probed, "select/pearson"),
-        "select/num_fresh": _total(steps, "select/num_fresh"),
-        "select/num_references": _total(steps, "select/num_references"),
-        "replay/num_replayed": _total(steps, "replay/num_replayed"),
-        "replay/ratio_mean": _mean(steps, "replay/ratio_mean"),
-        "rollouts/total": last.get("rollouts/total"),
-        "tokens/generated_total": last.get("tokens/generated_total"),
-        "time/train_s": _total(steps, "time/step_s"),
-        "time/evaluate_s": _total(lines, "time/evaluate_s"),
-        **{
-            f"time/{part}_s": _mean(steps, f"time/{part}_s")
-            for part in ("step", "reference", "generate", "select", "logprobs", "update")
-        },
-    }
-
-
-def _mean(lines: Sequence[dict[str, Any]], key: str) -> float | None:
-    values = [line[key] for line in lines if line.get(key) is not None]
-    return float(np.mean(values)) if values else None
-
-
-def _total(lines: Sequence[dict[str, Any]], key: str) -> float:
-    return float(sum(line[key] for line in lines if line.get(key) is not None))

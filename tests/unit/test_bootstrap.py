@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from evenodds.study.bootstrap import bootstrap_mean
+from evenodds.bootstrap import bootstrap_mean
 
 
 def test_interval_of_many_values_is_that_of_the_normal_distribution():
