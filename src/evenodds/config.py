@@ -184,7 +184,8 @@ class EfficiencyConfig(Settings):
         """A named setting with some values changed.
 
         Args:
-            name: `paper` (DOTS and RR exactly as published) or `grpo` (neither).
+            name: `paper` (DOTS and RR exactly as published; also `dots+rr`), `dots` or `rr` (one
+                of them), or `grpo` (neither).
             changes: Settings that differ from the preset.
         """
         if name not in PRESETS:
@@ -203,6 +204,9 @@ class EfficiencyConfig(Settings):
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
     "grpo": {"selection": "host", "fresh_fraction": 1.0, "advantage": "host"},
+    "dots": {"fresh_fraction": 1.0},
+    "rr": {"selection": "host"},
+    "dots+rr": {},
 }
 
 

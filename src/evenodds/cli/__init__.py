@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """All commands with their options."""
-    from evenodds.cli import embed, study, train
+    from evenodds.cli import compare, embed, study, train
 
     parser = argparse.ArgumentParser(
         prog="evenodds", description="Train language models on questions with even odds."
@@ -41,6 +41,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"evenodds {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     train.add_parser(commands)
+    compare.add_parser(commands)
     embed.add_parser(commands)
     study.add_parsers(commands)
     return parser

@@ -253,9 +253,11 @@ def _read(
     target = float(plain_E[-1])
     own_E = smooth(courses.evaluated_E, courses.accuracy_SE[drawn_S].mean(axis=0), bandwidth)
     step = first_reach(courses.evaluated_E, own_E, target)
-    spent = {name: float(plain.costs_SE[name][drawn_S, -1].mean()) for name in COSTS}
+    spent: dict[str, float] = {
+        name: float(plain.costs_SE[name][drawn_S, -1].mean()) for name in COSTS
+    }
     if not np.isfinite(step):
-        unreached = dict.fromkeys(COSTS, float("inf"))
+        unreached: dict[str, float] = dict.fromkeys(COSTS, float("inf"))
         return target, unreached, spent, dict.fromkeys(GENERATION_SHARES, float("-inf"))
     costs = {
         name: float(np.interp(step, courses.evaluated_E, values_SE[drawn_S].mean(axis=0)))
