@@ -4,10 +4,14 @@ import argparse
 import os
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evenodds.errors import ConfigError
 from evenodds.files import locked, write_json
 from evenodds.run_config import apply_change, config_text, packaged_configs, parse_toml
+
+if TYPE_CHECKING:
+    from evenodds.comparison.plan import Plan
 
 ARMS = "grpo,dots,rr,dots+rr,evenodds"
 
@@ -106,6 +110,7 @@ def _run_all(options: argparse.Namespace) -> Path:
         at_once=options.at_once or _default_at_once(cores),
         cores=cores,
     )
+    _check_arms(plan)
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder), make_progress() as progress:
         save_plan(plan)
@@ -131,6 +136,16 @@ def _run_all(options: argparse.Namespace) -> Path:
 
         execute(plan, on_progress)
     return folder
+
+
+def _check_arms(plan: "Plan") -> None:
+    """Refuse what any arm would refuse, before the first one is run."""
+    from evenodds.cli.train import quieten
+    from evenodds.trl.run import prepare
+
+    quieten(plan.runs[0].config)
+    for run in plan.runs[: len(plan.arms)]:
+        prepare(run.config, run.folder)
 
 
 def _show(folder: Path) -> int:

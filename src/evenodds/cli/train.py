@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     """Check, train, and show how it went."""
     config, folder = _config_and_folder(options)
     resume = options.resume is not None and _has_checkpoint(folder)
-    _quieten(config)
+    quieten(config)
     from evenodds.cli.display import TrainingDisplay
     from evenodds.trl.run import prepare, train
 
@@ -149,7 +149,7 @@ def _is_json(path: Path) -> bool:
     return True
 
 
-def _quieten(config: RunConfig) -> None:
+def quieten(config: RunConfig) -> None:
     """Leave the screen to our own display, and set the threads before torch starts any."""
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
