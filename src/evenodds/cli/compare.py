@@ -123,7 +123,7 @@ def _run_all(options: argparse.Namespace) -> Path:
         task = progress.add_task("Steps of all runs", total=total, completed=done)
         shown = done
 
-        def on_progress(steps: float) -> None:
+        def on_progress(steps: int) -> None:
             """The bar; on no terminal a line now and then."""
             nonlocal shown
             progress.update(task, completed=steps)
@@ -131,7 +131,7 @@ def _run_all(options: argparse.Namespace) -> Path:
                 shown = steps
                 ended = sum(run.is_done for run in plan.runs)
                 progress.console.print(
-                    f"{steps:.0f} of {total} steps, {ended} of {len(plan.runs)} runs ended"
+                    f"{steps} of {total} steps, {ended} of {len(plan.runs)} runs ended"
                 )
 
         execute(plan, on_progress)

@@ -15,7 +15,7 @@ from evenodds.recorder import METRICS
 LOG = "train.log"
 POLL_SECONDS = 0.5
 
-OnProgress = Callable[[float], None]  # steps done over all runs
+OnProgress = Callable[[int], None]  # steps done over all runs
 
 
 def execute(plan: Plan, on_progress: OnProgress | None = None) -> None:
@@ -60,7 +60,7 @@ def execute(plan: Plan, on_progress: OnProgress | None = None) -> None:
         )
 
 
-def steps_done(runs: Sequence[PlannedRun]) -> float:
+def steps_done(runs: Sequence[PlannedRun]) -> int:
     """Training steps that are recorded, over all runs."""
     total = 0
     for run in runs:
