@@ -135,6 +135,18 @@ class EfficiencyConfig(Settings):
         above=0.0,
         high=1.0,
     )
+    replay_fraction: float | None = setting(
+        None,
+        "share of each batch that is replayed; none takes what `fresh_fraction` leaves. Where the "
+        "two make less than 1 the batch is that much smaller",
+        low=0.0,
+        high=1.0,
+    )
+    drop_ineffective: bool = setting(
+        False,
+        "leave groups whose rewards are all alike out of the update: the gradient is the same, "
+        "and takes less time",
+    )
     capacity: int = setting(512, "C: most groups the replay buffer keeps", low=1, unit="groups")
     advantage: Literal["host", "mean", "std"] = setting(
         "mean",
@@ -156,6 +168,12 @@ class EfficiencyConfig(Settings):
             raise ConfigError(
                 "efficiency.num_references is out of range", got=1, expected="0, or at least 2"
             )
+        if self.fresh_fraction + self.replay_share > 1.0 + 1e-9:
+            raise ConfigError(
+                "efficiency.fresh_fraction and efficiency.replay_fraction make more than a batch",
+                got=f"{self.fresh_fraction} and {self.replay_fraction}",
+                expected="at most 1 together",
+            )
         low, high = self.reward_range
         if not low < high:
             raise ConfigError(
@@ -172,7 +190,12 @@ class EfficiencyConfig(Settings):
     @property
     def replays(self) -> bool:
         """Whether part of each batch comes from the buffer."""
-        return self.fresh_fraction < 1.0
+        return self.replay_share > 0.0
+
+    @property
+    def replay_share(self) -> float:
+        """Share of each batch that is replayed once the buffer holds enough."""
+        return 1.0 - self.fresh_fraction if self.replay_fraction is None else self.replay_fraction
 
     @property
     def predicts(self) -> bool:

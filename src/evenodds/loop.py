@@ -92,8 +92,8 @@ class DataEfficientLoop:
         self.estimator = estimator
         self.ranks: Ranks = ranks or SingleProcess()
         check_sizes(config, num_questions, groups_per_step, self.ranks.count)
-        self.groups_per_rank = groups_per_step // self.ranks.count
-        self.replayed_per_rank = _replayed(config, self.groups_per_rank)
+        fresh, self.replayed_per_rank = batch_shares(config, groups_per_step // self.ranks.count)
+        self.groups_per_rank = fresh + self.replayed_per_rank
         if self.ranks.index == 0:
             _check_estimator(config, estimator)
         seeds = np.random.SeedSequence(seed if config.seed is None else config.seed).spawn(3)
@@ -350,9 +350,12 @@ def _check_estimator(config: EfficiencyConfig, estimator: DifficultyEstimator | 
         )
 
 
-def _replayed(config: EfficiencyConfig, groups: int) -> int:
-    """Groups of a batch that are replayed once the buffer holds enough."""
-    return round((1 - config.fresh_fraction) * groups)
+def batch_shares(config: EfficiencyConfig, groups: int) -> tuple[int, int]:
+    """Fresh and replayed groups of a batch of `groups`, once the buffer holds enough."""
+    replayed = round(config.replay_share * groups)
+    if config.replay_fraction is None:
+        return groups - replayed, replayed
+    return min(round(config.fresh_fraction * groups), groups - replayed), replayed
 
 
 def _part(total: int, processes: int, index: int) -> int:
@@ -389,8 +392,8 @@ def check_sizes(
                 fix="add questions, use smaller batches, or lower efficiency.num_references",
             )
     groups_per_rank = groups_per_step // processes
-    replayed_per_rank = _replayed(config, groups_per_rank)
-    if config.replays and not 0 < replayed_per_rank < groups_per_rank:
+    fresh_per_rank, replayed_per_rank = batch_shares(config, groups_per_rank)
+    if fresh_per_rank < 1 or (config.replays and replayed_per_rank < 1):
         raise ConfigError(
             "fresh_fraction leaves no place for a replayed or for a fresh group",
             got=f"fresh_fraction = {config.fresh_fraction}, {groups_per_rank} groups a process",

@@ -4,7 +4,10 @@ import pytest
 import torch
 
 from evenodds.errors import ConfigError
+from evenodds.trl import EfficiencyConfig
 from evenodds.trl.trimming import check_trimmable, trim
+
+from tiny_trl import SMALL
 
 GROUP = 2
 
@@ -67,3 +70,69 @@ def test_losses_in_which_dead_rows_count_are_refused(settings, words):
     with pytest.raises(ConfigError, match=words):
         check_trimmable(*settings)
     check_trimmable("grpo", 0.0, 0.0)
+
+
+def mostly_alike(completions, **columns):
+    """Half of the questions have no signal: completions of these get the same reward."""
+    return [
+        float(c[:1] >= "5") if len(p) % 2 else 1.0
+        for c, p in zip(completions, columns["prompts"], strict=True)
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss_type", ["dapo", "grpo", "dr_grpo"])
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_one_step_gives_the_same_gradient(make_trainer, loss_type, accumulate):
+    """SGD, so that the weights show the gradient itself."""
+    settings = {
+        "loss_type": loss_type,
+        "max_steps": 1,
+        "optim": "sgd",
+        "learning_rate": 1.0,
+        "per_device_train_batch_size": 32 // accumulate,
+        "gradient_accumulation_steps": accumulate,
+    }
+    runs = []
+    for drop in (False, True):
+        trainer = make_trainer(
+            EfficiencyConfig.preset("grpo", drop_ineffective=drop),
+            reward_funcs=mostly_alike,
+            **settings,
+        )
+        start = torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
+        trained = []
+        original = trainer._to_train_on
+        trainer._to_train_on = lambda *a, original=original, t=trained: (
+            t.append(original(*a)) or t[-1]
+        )
+        trainer.train()
+        after = torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
+        runs.append((after - start, len(trained[0]["prompt_ids"])))
+    (full, all_rows), (trimmed, rows_left) = runs
+    assert rows_left < all_rows == 32
+    assert full.abs().max() > 0
+    torch.testing.assert_close(trimmed, full, rtol=1e-3, atol=1e-6 * float(full.abs().max()) + 1e-7)
+
+
+@pytest.mark.slow
+def test_a_smaller_batch_of_fresh_and_replayed_groups(make_trainer):
+    trainer = make_trainer(
+        SMALL.replace(fresh_fraction=0.5, replay_fraction=0.25, drop_ineffective=True),
+        max_steps=4,
+    )
+    trainer.train()
+    lines = [line for line in trainer.state.log_history if "select/num_fresh" in line]
+    assert lines[0]["select/num_fresh"] == 6  # nothing to replay yet
+    assert (lines[-1]["select/num_fresh"], lines[-1]["replay/num_replayed"]) == (4, 2)
+    assert all(line["train/num_groups"] <= 6 for line in lines)
+
+
+@pytest.mark.slow
+def test_half_a_batch_without_replay(make_trainer):
+    trainer = make_trainer(SMALL.replace(fresh_fraction=0.5, replay_fraction=0.0), max_steps=2)
+    trainer.train()
+    lines = [line for line in trainer.state.log_history if "select/num_fresh" in line]
+    assert [line["select/num_fresh"] for line in lines] == [4, 4]
+    assert [line["train/num_groups"] for line in lines] == [4, 4]
+    assert len(trainer.loop.buffer) == 0

@@ -131,3 +131,18 @@ def test_a_config_that_does_not_exist():
         read_config("quikstart")
     with pytest.raises(ConfigError, match="cannot be read"):
         read_config("no/such/file.toml")
+
+
+def test_shares_of_a_batch():
+    assert EfficiencyConfig().replay_share == 0.5
+    assert EfficiencyConfig(fresh_fraction=0.5, replay_fraction=0.25).replay_share == 0.25
+    assert not EfficiencyConfig(fresh_fraction=0.5, replay_fraction=0.0).replays
+    assert not EfficiencyConfig(fresh_fraction=1.0).replays
+    with pytest.raises(ConfigError, match="more than a batch"):
+        EfficiencyConfig(fresh_fraction=0.8, replay_fraction=0.25)
+
+
+def test_presets_of_the_parts():
+    assert EfficiencyConfig.preset("dots+rr") == EfficiencyConfig.preset("paper")
+    assert not EfficiencyConfig.preset("dots").replays
+    assert not EfficiencyConfig.preset("rr").selects

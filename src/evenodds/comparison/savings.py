@@ -31,7 +31,7 @@ class Courses:
         accuracy_SE: Accuracy on held-out questions.
         costs_SE: What each was reached at: steps, seconds of training, rollouts, tokens.
         groups_SE: Groups generated up to each evaluation, references included.
-        batch: Groups of a batch.
+        trained_SE: Groups trained on up to each evaluation.
         runs: Where they come from.
     """
 
@@ -41,7 +41,7 @@ class Courses:
     accuracy_SE: Float[np.ndarray, "S E"]
     costs_SE: dict[str, Float[np.ndarray, "S E"]]
     groups_SE: Float[np.ndarray, "S E"]
-    batch: float
+    trained_SE: Float[np.ndarray, "S E"]
     runs: tuple[Run, ...]
 
 
@@ -160,12 +160,6 @@ def courses_of(name: str, seeds: Sequence[int], runs: Sequence[Run]) -> Courses:
             ]
         )
 
-    batches = [
-        run.column("select/num_fresh")
-        + run.column("replay/num_replayed")
-        + np.nan_to_num(run.column("select/num_joined"))
-        for run in runs
-    ]
     return Courses(
         name=name,
         seeds=tuple(seeds),
@@ -173,7 +167,7 @@ def courses_of(name: str, seeds: Sequence[int], runs: Sequence[Run]) -> Courses:
         accuracy_SE=np.array([accuracy_E[:count] for _, accuracy_E in grids]),
         costs_SE={key: at_evaluations(value) for key, value in costs.items()},
         groups_SE=at_evaluations([np.cumsum(groups_S) for groups_S in generated]),
-        batch=float(np.nanmax([batch_S.max() for batch_S in batches])),
+        trained_SE=at_evaluations([np.cumsum(run.column("train/num_groups")) for run in runs]),
         runs=tuple(runs),
     )
 
@@ -247,7 +241,8 @@ def _read(
 ) -> tuple[float, dict[str, float], dict[str, float], dict[float, float]]:
     """For these seeds: the score, what this arm took to reach it, what plain GRPO spent in all.
 
-    The last is the modelled saving 1 - (steps / all steps) [g groups / B + (1 - g)].
+    The last is the modelled saving, 1 - [g generated + (1 - g) trained] with the groups that this
+    arm generated and trained on as shares of those of plain GRPO.
     """
     plain_E = smooth(plain.evaluated_E, plain.accuracy_SE[drawn_S].mean(axis=0), bandwidth)
     target = float(plain_E[-1])
@@ -263,11 +258,16 @@ def _read(
         name: float(np.interp(step, courses.evaluated_E, values_SE[drawn_S].mean(axis=0)))
         for name, values_SE in courses.costs_SE.items()
     }
-    groups = np.interp(step, courses.evaluated_E, courses.groups_SE[drawn_S].mean(axis=0))
-    generated = groups / (max(step, 1e-9) * courses.batch)  # of a whole batch, a step
+    generated, trained = (
+        np.interp(step, courses.evaluated_E, own_SE[drawn_S].mean(axis=0))
+        / plain_SE[drawn_S, -1].mean()
+        for own_SE, plain_SE in (
+            (courses.groups_SE, plain.groups_SE),
+            (courses.trained_SE, plain.trained_SE),
+        )
+    )
     modelled = {
-        share: 1 - step / spent["steps"] * (share * generated + 1 - share)
-        for share in GENERATION_SHARES
+        share: float(1 - (share * generated + (1 - share) * trained)) for share in GENERATION_SHARES
     }
     return target, costs, spent, modelled
 

@@ -23,6 +23,7 @@ class RolloutStep:
         step_seconds: Wall time of the whole step, without evaluating, logging and saving.
         rollouts: Completions generated, references included, over all processes.
         tokens: Tokens generated, likewise.
+        trained_rows: Rollouts of this process that the update is made of.
         reward_mean: Mean reward of the fresh rollouts of all processes.
         losses: What each micro-batch gave.
         fresh: The generated batch, its questions and their rewards in [0, 1], until stored.
@@ -34,6 +35,7 @@ class RolloutStep:
         self._nested = 0.0
         self.rollouts = 0
         self.tokens = 0
+        self.trained_rows = 0
         self.reward_mean = float("nan")
         self.losses: list[Tensor] = []
         self.fresh: tuple[Batch, Int[np.ndarray, " B"], Float[np.ndarray, "B G"]] | None = None

@@ -12,7 +12,8 @@ from trl import GRPOConfig
 
 from evenodds.config import EfficiencyConfig
 from evenodds.errors import ConfigError, HostError
-from evenodds.loop import check_sizes
+from evenodds.loop import batch_shares, check_sizes
+from evenodds.trl.trimming import check_trimmable
 
 SUPPORTED_LOSSES = ("bnpo", "dapo", "dr_grpo", "grpo")
 
@@ -82,6 +83,11 @@ def check_settings(config: EfficiencyConfig, args: GRPOConfig, num_questions: in
         _check_groups(args)
         _check_save_steps(args)
     check_sizes(config, num_questions, groups, args.world_size)
+    _check_micro_batches(config, args)
+    if config.drop_ineffective:
+        check_trimmable(
+            args.loss_type, args.beta, args.entropy_coef or float(args.use_adaptive_entropy)
+        )
     if config.replays:
         _check_loss(args)
 
@@ -167,6 +173,24 @@ def _check_save_steps(args: GRPOConfig) -> None:
             got=f"save_steps = {save_steps}",
             expected=f"a multiple of {updates}, the optimizer steps of each generated batch",
         )
+
+
+def _check_micro_batches(config: EfficiencyConfig, args: GRPOConfig) -> None:
+    """A batch that is smaller than the host's must still be cut into its micro-batches."""
+    assert args.steps_per_generation is not None
+    assert args.num_generations is not None
+    host_rows = args.per_device_train_batch_size * args.steps_per_generation
+    fresh, replayed = batch_shares(config, host_rows // args.num_generations)
+    for groups in (fresh + replayed, host_rows // args.num_generations):
+        rows = groups * args.num_generations
+        if rows % args.steps_per_generation:
+            raise ConfigError(
+                "the smaller batch cannot be cut into the host's micro-batches",
+                got=f"{groups} groups of {args.num_generations}, {args.steps_per_generation} "
+                "micro-batches",
+                expected="rollouts that the number of micro-batches divides",
+                fix="change fresh_fraction or replay_fraction",
+            )
 
 
 def _check_loss(args: GRPOConfig) -> None:

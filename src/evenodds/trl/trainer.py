@@ -51,6 +51,7 @@ from evenodds.trl.seams import (
     check_settings,
     checked_efficiency,
 )
+from evenodds.trl.trimming import trim
 from evenodds.types import BatchPlan, Observation
 
 
@@ -231,7 +232,7 @@ class DataEfficientGRPOTrainer(PlainCheckpoints, GRPOTrainer):
             advantages_R = advantages_of_scored(rewards_BG, form).reshape(-1)
             batch["advantages"] = torch.from_numpy(advantages_R).to(batch["advantages"])
         if not self.efficiency.replays:
-            return batch
+            return self._to_train_on(batch, step)
         check_batch(batch, rewards_BG.size)
         step.fresh = (batch, questions_B, scored_BG)
         batch = batches.with_stored(batch)
@@ -244,7 +245,16 @@ class DataEfficientGRPOTrainer(PlainCheckpoints, GRPOTrainer):
             batch = batches.concatenate(batch, stored, pad_id)
             total = self.accelerator.gather(batches.loss_tokens(batch).sum()).sum()
             batch["num_items_in_batch"] = total
-        return batches.mark_rows(batch, rewards_BG.size)
+        return self._to_train_on(batches.mark_rows(batch, rewards_BG.size), step)
+
+    def _to_train_on(self, batch: Batch, step: RolloutStep) -> Batch:
+        """The batch, or that part of it which carries signal."""
+        if self.efficiency.drop_ineffective:
+            assert self.args.steps_per_generation is not None
+            multiple = self.args.steps_per_generation
+            batch = trim(batch, self._group_size, multiple, self.args.loss_type)
+        step.trained_rows = len(batch["prompt_ids"])
+        return batch
 
     @torch.no_grad()
     def _current_logps(self, batch: Batch) -> Float[Tensor, "R T"]:
@@ -330,12 +340,13 @@ class DataEfficientGRPOTrainer(PlainCheckpoints, GRPOTrainer):
         self._totals["tokens/generated_total"] += step.tokens
         updates = max(1, len(step.losses) // self.args.gradient_accumulation_steps)
         loss = float(torch.stack(step.losses).sum()) / updates
-        shared = self.ranks.gather((loss, *step.ratio_totals))
-        losses, sums, counts = (np.array(column) for column in zip(*shared, strict=True))
+        shared = self.ranks.gather((loss, *step.ratio_totals, step.trained_rows))
+        losses, sums, counts, rows = (np.array(column) for column in zip(*shared, strict=True))
         metrics = {
             "reward/mean": step.reward_mean,
             **self.loop.metrics(),
             "replay/ratio_mean": sums.sum() / counts.sum() if counts.sum() else float("nan"),
+            "train/num_groups": rows.sum() / self._group_size,
             "loss/policy": losses.mean(),
             **self._totals,
         }

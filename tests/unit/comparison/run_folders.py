@@ -39,6 +39,7 @@ def write_run(
             "select/pearson": None,
             "replay/num_replayed": replayed,
             "replay/ratio_mean": None,
+            "train/num_groups": fresh + replayed,
             "rollouts/total": 8 * step * (fresh + references),
             "tokens/generated_total": 80 * step * (fresh + references),
             **further,
