@@ -21,7 +21,7 @@ h1 { font-size: 1.6rem; margin-bottom: .2rem; }
 h2 { font-size: 1.2rem; margin-top: 2.2rem; }
 p.note { color: #555; margin-top: .3rem; }
 figure { margin: 1.4rem 0; }
-figure img { max-width: min(100%, 54rem); height: auto; }
+figure img { max-width: 100%; height: auto; }
 figcaption { color: #444; font-size: .92rem; margin-top: .3rem; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabular-nums; }
@@ -32,6 +32,8 @@ th { border-bottom: 2px solid #999; font-weight: 600; }
 th:first-child, td:first-child { text-align: left; }
 tr.first td { font-weight: 600; }
 """
+
+PIXELS = 100  # of the screen, an inch of a figure: text is as large in all of them
 
 
 class Page:
@@ -91,9 +93,10 @@ class Page:
         figure.savefig(buffer, format="png", dpi=150, metadata={"Software": None})
         self.pictures[name] = buffer.getvalue()
         data = base64.b64encode(buffer.getvalue()).decode()
+        width = round(PIXELS * figure.get_figwidth())
         text = html.escape(caption[:1].upper() + caption[1:])
         self._parts.append(
-            f'<figure><img src="data:image/png;base64,{data}" alt="{text}">'
+            f'<figure><img width="{width}" src="data:image/png;base64,{data}" alt="{text}">'
             f"<figcaption>{text}</figcaption></figure>"
         )
 

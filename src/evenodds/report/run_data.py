@@ -33,14 +33,14 @@ class Course:
         name: Of the arm.
         evaluated_E: Those rollout steps.
         accuracy_SE: A row a run.
-        curve_E: Mean over runs, smoothed with the distance of two evaluations.
+        curve_SE: The same, smoothed; their mean is the smoothed mean.
         costs_SE: Of each cost, what was spent up to there: seconds, steps, rollouts.
     """
 
     name: str
     evaluated_E: Float[np.ndarray, " E"]
     accuracy_SE: Float[np.ndarray, "S E"]
-    curve_E: Float[np.ndarray, " E"]
+    curve_SE: Float[np.ndarray, "S E"]
     costs_SE: dict[str, Float[np.ndarray, "S E"]]
 
 
@@ -54,12 +54,11 @@ def course_of(arm: Arm) -> Course | None:
     if not len(evaluated_E):
         return None
     accuracy_SE = np.array([np.interp(evaluated_E, *run.accuracy) for run in evaluated])
-    bandwidth = float(np.median(np.diff(evaluated_E))) if len(evaluated_E) > 1 else 0.0
     return Course(
         name=name,
         evaluated_E=evaluated_E,
         accuracy_SE=accuracy_SE,
-        curve_E=smooth(evaluated_E, accuracy_SE.mean(axis=0), bandwidth),
+        curve_SE=_smoothed(evaluated_E, accuracy_SE, None),
         costs_SE={
             cost: np.array([_spent(run, cost, evaluated_E) for run in evaluated])
             for cost in PICTURED_COSTS
@@ -67,14 +66,14 @@ def course_of(arm: Arm) -> Course | None:
     )
 
 
-def course_of_result(result: ArmResult) -> Course:
-    """The accuracy of an arm, smoothed as it was compared."""
+def course_of_result(result: ArmResult, bandwidth: float | None = None) -> Course:
+    """The accuracy of an arm, smoothed as it was compared: with the same bandwidth."""
     courses = result.courses
     return Course(
         name=result.name,
         evaluated_E=courses.evaluated_E,
         accuracy_SE=courses.accuracy_SE,
-        curve_E=result.curve_E,
+        curve_SE=_smoothed(courses.evaluated_E, courses.accuracy_SE, bandwidth),
         costs_SE={cost: courses.costs_SE[cost] for cost in PICTURED_COSTS},
     )
 
@@ -157,7 +156,8 @@ def difficulty_map(arm: Arm) -> DifficultyMap | None:
     for kind, bins_D, columns, count in sources:
         counts = _counts_by_step(runs, count)
         if counts:
-            steps_C, share_CD = _columns(counts, columns)
+            end = max(len(run.selections) for run in runs)
+            steps_C, share_CD = _columns(counts, columns, end)
             return DifficultyMap(name, kind, steps_C, bins_D, share_CD)
     return None
 
@@ -210,6 +210,15 @@ def seconds_by_part(runs: Sequence[Run]) -> dict[str, float]:
     return {**parts, "other": max(0.0, whole - sum(parts.values()))}
 
 
+def _smoothed(
+    evaluated_E: np.ndarray, accuracy_SE: np.ndarray, bandwidth: float | None
+) -> Float[np.ndarray, "S E"]:
+    """Each row smoothed, by default with the distance of two evaluations."""
+    if bandwidth is None:
+        bandwidth = float(np.median(np.diff(evaluated_E))) if len(evaluated_E) > 1 else 0.0
+    return np.array([smooth(evaluated_E, accuracy_E, bandwidth) for accuracy_E in accuracy_SE])
+
+
 def _spent(run: Run, cost: str, step_E: np.ndarray) -> Float[np.ndarray, " E"]:
     column_S = {
         "seconds": lambda: run.seconds_S,
@@ -248,14 +257,13 @@ def _by_rollout_step(run: Run) -> Iterable[tuple[int, dict[str, Any]]]:
 
 
 def _columns(
-    counts: dict[int, np.ndarray], columns: int
+    counts: dict[int, np.ndarray], columns: int, end: int
 ) -> tuple[Float[np.ndarray, " C"], Float[np.ndarray, "W B"]]:
-    """At most `columns` of them, each from its first step to where the next begins."""
+    """At most `columns` of them, each from its first step to where the next or the run ends."""
     steps = np.array(sorted(counts))
     parts = np.array_split(steps, min(columns, len(steps)))
     total_CD = np.array([sum(counts[step] for step in part) for part in parts], dtype=np.float64)
-    width = int(np.median(np.diff(steps))) if len(steps) > 1 else 1
-    edges_C = np.array([*(part[0] - 1 for part in parts), steps[-1] - 1 + width], dtype=np.float64)
+    edges_C = np.array([*(part[0] - 1 for part in parts), end], dtype=np.float64)
     return edges_C, total_CD / total_CD.sum(axis=1, keepdims=True)
 
 

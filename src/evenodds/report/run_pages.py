@@ -1,12 +1,14 @@
 """Pages of training runs: one run, several, or arms against plain GRPO."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from evenodds.comparison.runs import PARTS
-from evenodds.comparison.savings import ArmResult
+from evenodds.comparison.savings import ArmResult, Saving
 from evenodds.difficulty.scores import reliability
 from evenodds.report import plots, run_data, run_plots
 from evenodds.report.page import Page, number
@@ -14,6 +16,11 @@ from evenodds.report.run_data import Arm
 
 Picture = tuple[Any, str] | str  # a figure with its caption, or why there is none
 Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
+RATIOS = (  # metric, label, what it would be if the policy had not moved
+    ("replay/ratio_mean", "mean importance ratio", 1.0),
+    ("replay/ratio_std", "standard deviation of the ratio", None),
+    ("replay/ess", "effective sample size (share)", 1.0),
+)
 BANDS = "The bands span the runs of an arm."
 
 
@@ -37,6 +44,7 @@ def comparison_page(
     *,
     title: str = "Comparison with plain GRPO",
     baseline: str = "grpo",
+    bandwidth: float | None = None,
 ) -> Page:
     """What each arm took to reach the last score of plain GRPO, and all pictures of the runs.
 
@@ -45,11 +53,12 @@ def comparison_page(
         note: A line under the title.
         title: Of the page.
         baseline: Name of the arm of plain GRPO.
+        bandwidth: As given to `compare_arms`.
     """
     page = Page(title, note)
     add_comparison(page, results, baseline)
     arms = [(result.name, result.courses.runs) for result in results]
-    courses = [run_data.course_of_result(result) for result in results]
+    courses = [run_data.course_of_result(result, bandwidth) for result in results]
     _pictures(page, arms, courses, results, baseline)
     return page
 
@@ -85,29 +94,29 @@ def add_comparison(page: Page, results: Sequence[ArmResult], baseline: str = "gr
 
 
 def comparison_rows(results: Sequence[ArmResult]) -> Table:
-    """A line an arm with all that matters, for a terminal; the page splits it."""
+    """A line an arm with all that matters, for a terminal; `comparison_note` explains it."""
     unit, name = _time_unit(results)
     columns = (
         "arm",
-        "final accuracy",
-        "steps to score",
-        f"{name} to score",
-        "rollouts to score",
-        "tokens to score",
+        "final",
+        "steps",
+        name,
+        "rollouts",
+        "tokens",
         "time saved",
         "steps saved",
         "effective",
         "r",
         "s/step",
-        "modelled time saved at g = " + " / ".join(f"{share:g}" for share in _shares(results)),
+        "modelled at g = " + " / ".join(f"{share:g}" for share in _shares(results)),
     )
     rows = [
         (
             result.name,
-            str(result.final),
+            number(result.final.mean),
             *_costs(result, unit),
-            str(result.savings["seconds"]),
-            str(result.savings["steps"]),
+            _short(result.savings["seconds"]),
+            _short(result.savings["steps"]),
             number(result.means["select/effective_fraction"].mean, 2),
             number(result.means["select/pearson"].mean, 2),
             number(result.means["time/step_s"].mean, 2),
@@ -116,6 +125,15 @@ def comparison_rows(results: Sequence[ArmResult]) -> Table:
         for result in results
     ]
     return columns, rows
+
+
+def comparison_note(results: Sequence[ArmResult], baseline: str = "grpo") -> str:
+    """How to read `comparison_rows`."""
+    return (
+        f"steps to tokens: until an arm first has {results[0].target:.3f}, the smoothed accuracy "
+        f"of {baseline} at its last step. saved: of all that {baseline} spent, with 95 % bootstrap "
+        "intervals over seeds. modelled: time saved if generation were the share g of a step."
+    )
 
 
 def target_rows(results: Sequence[ArmResult]) -> Table:
@@ -250,6 +268,17 @@ def _modelled(result: ArmResult) -> str:
     return " / ".join(f"{100 * mean:.0f}" for mean in means) + " %"
 
 
+def _short(saving: Saving) -> str:
+    """Without the signs in the brackets, so that a line holds it."""
+    if not np.isfinite(saving.mean):
+        return "not reached"
+    low, high = (
+        f"{100 * end:.1f}" if np.isfinite(end) else "not reached"
+        for end in (saving.low, saving.high)
+    )
+    return f"{100 * saving.mean:.1f} % [{low}, {high}]"
+
+
 def _percents(interval: Any) -> str:
     if not np.isfinite(interval.mean):
         return "-"
@@ -283,7 +312,7 @@ def _pictures(
         ("Difficulty of the pool", [("difficulty", _difficulty)]),
         ("Replay", [("replay-age", _ages), ("importance-ratio", _ratios)]),
         ("Time of a step", [("time-split", _time)]),
-        ("Visits", [("visits", _visits)]),
+        ("Visits", [("visits", partial(_visits, same_pool=bool(results)))]),
     ]
     for heading, pictures in sections:
         page.heading(heading)
@@ -351,7 +380,9 @@ def _predicted(arms: Sequence[Arm]) -> Picture:
     known = _known_pairs(arms)
     if not known:
         return "no run predicts difficulty, or none has observed what it predicted"
-    caption = "Predicted against observed difficulty of all steps; on the dotted line they agree. "
+    caption = (
+        "Predicted against observed difficulty, all steps together; on the dotted line they agree. "
+    )
     caption += _which_pairs(known)
     caption += _without(arms, [place for place, *_ in known], "predicts nothing")
     pairs = [(name, predicted_P, observed_P) for _, name, predicted_P, observed_P, _ in known]
@@ -414,7 +445,7 @@ def _difficulty(arms: Sequence[Arm]) -> Picture:
     ]
     caption = (
         "How the difficulty of the pool moves as the policy learns: each column is the "
-        f"distribution at that time, the line its mean; {'; '.join(told)}."
+        f"distribution at that time, the orange line its mean; {'; '.join(told)}."
     )
     places = [place for place, each in enumerate(maps) if each is not None]
     caption += _without(arms, places, "observes only chosen questions")
@@ -432,20 +463,20 @@ def _ages(arms: Sequence[Arm]) -> Picture:
 
 
 def _ratios(arms: Sequence[Arm]) -> Picture:
-    means = _measured(arms, "replay/ratio_mean")
-    if not means:
+    panels = [
+        (label, ideal, measured)
+        for key, label, ideal in RATIOS
+        if (measured := _measured(arms, key))
+    ]
+    if not panels:
         return "no importance ratio was recorded"
-    deviations = [(place, *rest) for place, _, *rest in _measured(arms, "replay/ratio_std")]
-    sizes = [(place, *rest) for place, _, *rest in _measured(arms, "replay/ess")]
     caption = (
-        "Importance ratio of replayed tokens at the update; at 1 the policy is still the one that "
-        "generated them."
+        "Importance ratios of replayed tokens at the update: the policy's probability of a token "
+        "over that of the policy that generated it; 1 where nothing has moved."
     )
-    if deviations:
-        caption += " The bands are one standard deviation over tokens."
-    elif any(len(value_RS) > 1 for *_, value_RS in means):
+    if any(len(value_RS) > 1 for _, _, measured in panels for *_, value_RS in measured):
         caption += f" {BANDS}"
-    return run_plots.importance_ratios(means, deviations, sizes), caption
+    return run_plots.over_steps(panels), caption
 
 
 def _time(arms: Sequence[Arm]) -> Picture:
@@ -459,9 +490,11 @@ def _time(arms: Sequence[Arm]) -> Picture:
     )
 
 
-def _visits(arms: Sequence[Arm]) -> Picture:
-    counted = [(place, run_data.visits_of(arm)) for place, arm in enumerate(arms)]
-    known = [(place, each) for place, each in counted if each is not None]
+def _visits(arms: Sequence[Arm], *, same_pool: bool) -> Picture:
+    counted = [run_data.visits_of(arm) for arm in arms]
+    if same_pool:
+        counted = _with_shared_pool(counted)
+    known = [(place, each) for place, each in enumerate(counted) if each is not None]
     if not known:
         return "no step was recorded yet"
     caption = (
@@ -473,7 +506,16 @@ def _visits(arms: Sequence[Arm]) -> Picture:
     return run_plots.visits(known), caption
 
 
-def _measured(arms: Sequence[Arm], key: str) -> list[tuple[int, str, np.ndarray, np.ndarray]]:
+def _with_shared_pool(visits: Sequence[run_data.Visits | None]) -> list[run_data.Visits | None]:
+    """Where all sizes that are known agree, it is that of the runs which did not record it."""
+    sizes = {each.pool for each in visits if each is not None and each.pool is not None}
+    if len(sizes) != 1:
+        return list(visits)
+    (size,) = sizes
+    return [None if each is None else dataclasses.replace(each, pool=size) for each in visits]
+
+
+def _measured(arms: Sequence[Arm], key: str) -> list[run_plots.Measured]:
     """Place, name, steps and values of each arm that has this metric."""
     values = [
         (place, name, *run_data.metric_of(runs, key)) for place, (name, runs) in enumerate(arms)

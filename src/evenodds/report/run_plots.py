@@ -11,6 +11,8 @@ from evenodds.difficulty.scores import pearson
 from evenodds.report.plots import COLOURS, draw_predicted_against_observed, new_figure
 from evenodds.report.run_data import Course, DifficultyMap, Visits, running_mean
 
+# Place of an arm, its name, rollout steps, and a row of values a run.
+Measured = tuple[int, str, Float[np.ndarray, " S"], Float[np.ndarray, "R S"]]
 STYLES = ("-", "--", "-.", ":")
 PART_NAMES = {
     "reference": "references",
@@ -21,6 +23,7 @@ PART_NAMES = {
     "other": "other",
 }
 PART_COLOURS = ("#E69F00", "#0072B2", "#000000", "#CC79A7", "#56B4E9", "#C8C8C8")
+DARK_PARTS = ("generate", "select")  # which carry white text
 INK, PALE = "#222222", "#777777"
 COST_NAMES = {"seconds": "time", "steps": "steps", "rollouts": "rollouts"}
 
@@ -67,7 +70,7 @@ def accuracy(
         _draw_target(axes, results, cost, unit, baseline)
     axes.set_xlabel(label)
     axes.set_ylabel("accuracy on held-out questions")
-    axes.set_xlim(left=0)
+    axes.set_xlim(left=-0.015 * largest / unit)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
     _legend(axes)
     return figure
@@ -85,10 +88,10 @@ def _cost_axis(cost: str, largest: float) -> tuple[float, str]:
 
 def _draw_course(axes: Any, course: Course, x_SE: np.ndarray, style: dict[str, Any]) -> None:
     x_E = x_SE.mean(axis=0)
-    axes.scatter(x_SE, course.accuracy_SE, color=style["color"], s=9, alpha=0.45, linewidth=0)
-    axes.plot(x_E, course.curve_E, linewidth=2, label=course.name, **style)
-    if len(course.accuracy_SE) > 1:
-        low_E, high_E = course.accuracy_SE.min(axis=0), course.accuracy_SE.max(axis=0)
+    axes.scatter(x_SE, course.accuracy_SE, color=style["color"], s=18, alpha=0.55, linewidth=0)
+    axes.plot(x_E, course.curve_SE.mean(axis=0), linewidth=2, label=course.name, **style)
+    if len(course.curve_SE) > 1:
+        low_E, high_E = course.curve_SE.min(axis=0), course.curve_SE.max(axis=0)
         axes.fill_between(x_E, low_E, high_E, color=style["color"], alpha=0.13, linewidth=0)
 
 
@@ -109,6 +112,7 @@ def _draw_target(
         va="bottom",
         fontsize=9,
         color=INK,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 1},
     )
     ends = {
         place: float(result.courses.costs_SE[cost][:, -1].mean())
@@ -174,12 +178,12 @@ def _draw_saving(
 
 
 def effective_fraction(
-    measured: Sequence[tuple[int, str, Float[np.ndarray, " S"], Float[np.ndarray, "R S"]]],
+    measured: Sequence[Measured],
 ) -> Any:
     """Share of effective groups: running means over steps, their mean and range over runs.
 
     Args:
-        measured: Of each arm its place, its name, the steps, and a row of values a run.
+        measured: The arms.
     """
     figure, axes = new_figure((8.8, 4.2))
     for place, name, step_S, value_RS in measured:
@@ -195,51 +199,24 @@ def effective_fraction(
     return figure
 
 
-def importance_ratios(
-    means: Sequence[tuple[int, str, Float[np.ndarray, " S"], Float[np.ndarray, "R S"]]],
-    deviations: Sequence[tuple[int, Float[np.ndarray, " S"], Float[np.ndarray, "R S"]]] = (),
-    sample_sizes: Sequence[tuple[int, Float[np.ndarray, " S"], Float[np.ndarray, "R S"]]] = (),
-) -> Any:
-    """Importance ratios of replayed tokens, and beside it their effective sample size.
+def over_steps(panels: Sequence[tuple[str, float | None, Sequence[Measured]]]) -> Any:
+    """Metrics over steps, a panel each: mean over runs, and their range as a band.
 
     Args:
-        means: Of each arm its place, name, steps and a row of values a run.
-        deviations: Their standard deviation over tokens, where recorded: drawn as a band. Without
-            it a band spans the runs.
-        sample_sizes: Effective sample size as a share of the tokens, where recorded.
+        panels: Of each its label, where a dotted line shows what would be ideal, and the arms.
     """
-    columns = 2 if sample_sizes else 1
-    figure, axes = new_figure((10.4 if sample_sizes else 8.8, 4.2), columns=columns)
-    left = np.atleast_1d(axes)[0]
-    spread = {place: (step_S, value_RS) for place, step_S, value_RS in deviations}
-    left.axhline(1.0, color=PALE, linestyle=":", linewidth=1.2)
-    for place, name, step_S, value_RS in means:
-        style = style_of(place)
-        if place in spread:
-            mean_S = _mean(value_RS)
-            other_S, other_RS = spread[place]
-            deviation_S = np.interp(step_S, other_S, np.nan_to_num(_mean(other_RS)))
-            left.plot(step_S, mean_S, linewidth=1.6, label=name, **style)
-            left.fill_between(
-                step_S,
-                mean_S - deviation_S,
-                mean_S + deviation_S,
-                color=style["color"],
-                alpha=0.15,
-                linewidth=0,
-            )
-        else:
-            _curve_with_band(left, step_S, value_RS, name, style)
-    left.set_ylabel("importance ratio of replayed tokens\n(policy / policy that generated)")
-    for place, step_S, value_RS in sample_sizes:
-        _curve_with_band(axes[1], step_S, value_RS, "", style_of(place))
-    if sample_sizes:
-        axes[1].set_ylabel("effective sample size\n(share of replayed tokens)")
-        axes[1].set_ylim(0, 1.02)
-    for each in np.atleast_1d(axes):
+    size = (8.8 if len(panels) == 1 else 1.2 + 4.1 * len(panels), 3.9)
+    figure, axes = new_figure(size, columns=len(panels))
+    every = list(np.atleast_1d(axes))
+    for each, (label, ideal, measured) in zip(every, panels, strict=True):
+        if ideal is not None:
+            each.axhline(ideal, color=PALE, linestyle=":", linewidth=1.2)
+        for place, name, step_S, value_RS in measured:
+            _curve_with_band(each, step_S, value_RS, name, style_of(place))
         each.set_xlabel("rollout step")
+        each.set_ylabel(label)
         _whole_steps(each)
-    _legend(np.atleast_1d(axes)[-1], left)
+    _legend(every[-1], every[0])
     return figure
 
 
@@ -265,25 +242,25 @@ def predicted_panels(
     pairs: Sequence[tuple[str, Float[np.ndarray, " P"], Float[np.ndarray, " P"]]],
 ) -> Any:
     """Predicted against observed difficulty, a panel an arm; darker where there is more."""
-    figure, panels = _panels(len(pairs), (4.6, 3.9))
-    cells = None
+    figure, panels = _panels(len(pairs), (3.9, 3.4) if len(pairs) > 1 else (6.0, 4.6))
     for axes, (name, predicted_P, observed_P) in zip(panels, pairs, strict=True):
         cells = draw_predicted_against_observed(axes, predicted_P, observed_P)
         correlation = pearson(predicted_P, observed_P)
         axes.set_title(f"{name}: r = {correlation:.2f}, {len(predicted_P):,} groups", fontsize=10)
-        figure.colorbar(cells, ax=axes, label="groups (log scale)")
+        bar = figure.colorbar(cells, ax=axes, label="groups (log scale)")
+        bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
     return figure
 
 
 def difficulty_maps(maps: Sequence[DifficultyMap]) -> Any:
     """How the difficulty of the pool moves: a column of shares a time, and its mean."""
-    figure, panels = _panels(len(maps), (4.6, 3.6) if len(maps) > 1 else (8.0, 4.0))
+    figure, panels = _panels(len(maps), (3.9, 3.1) if len(maps) > 1 else (8.0, 4.0))
     largest = max(float(each.share_CD.max()) for each in maps)
     cells = None
     for axes, each in zip(panels, maps, strict=True):
         axes.grid(visible=False)
         cells = axes.pcolormesh(
-            each.steps_C, each.bins_D, each.share_CD.T, cmap="cividis_r", vmin=0, vmax=largest
+            each.steps_C, each.bins_D, each.share_CD.T, cmap="Blues", vmin=0, vmax=largest
         )
         _draw_mean(axes, each)
         axes.set_ylim(each.bins_D[0], each.bins_D[-1])
@@ -303,10 +280,8 @@ def _draw_mean(axes: Any, each: DifficultyMap) -> None:
         color=COLOURS[1],
         linewidth=2,
         marker="o" if len(each.mean_C) == 1 else None,
-        label="mean",
     )
     line.set_path_effects([patheffects.withStroke(linewidth=4, foreground="white")])
-    axes.legend(frameon=True, fontsize=9, loc="upper right")
 
 
 # Replay, time and visits
@@ -327,7 +302,7 @@ def replay_ages(ages: Sequence[tuple[int, str, Int[np.ndarray, " A"]]]) -> Any:
     axes.set_ylabel("share of replayed groups")
     _whole_steps(axes)
     axes.grid(axis="x", visible=False)
-    _legend(axes)
+    _legend(axes, always=True)
     return figure
 
 
@@ -339,10 +314,14 @@ def time_split(arms: Sequence[tuple[str, dict[str, float]]]) -> Any:
     largest = max(sum(parts.values()) for _, parts in arms)
     for colour, (part, name) in zip(PART_COLOURS, PART_NAMES.items(), strict=True):
         seconds = np.array([parts[part] for _, parts in arms])
-        if part == "other" and (seconds < 0.01 * largest).all():
+        if not seconds.any() or (part == "other" and (seconds < 0.01 * largest).all()):
             continue
         axes.barh(places, seconds, left=left, height=0.62, color=colour, label=name)
-        left += seconds
+        ink = "white" if part in DARK_PARTS else "black"
+        for place, start, length in zip(places, left, seconds, strict=True):
+            if length > 0.06 * largest:
+                _inside(axes, start + length / 2, place, f"{length:.2f}", ink)
+        left = left + seconds
     for place, total in zip(places, left, strict=True):
         axes.text(total, place, f"  {total:.2f} s", va="center", fontsize=9)
     axes.set_yticks(places, [name for name, _ in arms])
@@ -360,6 +339,10 @@ def time_split(arms: Sequence[tuple[str, dict[str, float]]]) -> Any:
     return figure
 
 
+def _inside(axes: Any, x: float, y: float, text: str, ink: str) -> None:
+    axes.text(x, y, text, ha="center", va="center", fontsize=9, color=ink)
+
+
 def visits(counted: Sequence[tuple[int, Visits]]) -> Any:
     """How many questions were visited at least once, twice, ...; of the pool, where it is known."""
     figure, axes = new_figure((8.8, 4.2))
@@ -375,7 +358,7 @@ def visits(counted: Sequence[tuple[int, Visits]]) -> Any:
     axes.set_ylabel(f"{'share of the pool' if shares else 'questions'}\nvisited at least so often")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
     _whole_steps(axes)
-    _legend(axes)
+    _legend(axes, always=True)
     return figure
 
 
@@ -408,9 +391,10 @@ def _whole_steps(axes: Any) -> None:
     axes.xaxis.get_major_locator().set_params(integer=True)
 
 
-def _legend(axes: Any, source: Any = None) -> None:
-    """Names of the arms beside the axes, where they hide nothing."""
+def _legend(axes: Any, source: Any = None, *, always: bool = False) -> None:
+    """Names of the arms beside the axes, where they hide nothing; one arm alone needs none."""
     handles, names = (source or axes).get_legend_handles_labels()
-    axes.legend(
-        handles, names, frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0)
-    )
+    if always or len(names) > 1:
+        axes.legend(
+            handles, names, frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0)
+        )
