@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """All commands with their options."""
-    from evenodds.cli import embed, study, train
+    from evenodds.cli import embed, report, study, train
 
     parser = argparse.ArgumentParser(
         prog="evenodds", description="Train language models on questions with even odds."
@@ -43,6 +43,7 @@ def make_parser() -> argparse.ArgumentParser:
     train.add_parser(commands)
     embed.add_parser(commands)
     study.add_parsers(commands)
+    report.add_parser(commands)
     return parser
 
 

@@ -356,7 +356,8 @@ def visits(counted: Sequence[tuple[int, Visits]]) -> Any:
     axes.set_yscale("log")
     axes.set_xlabel("visits (generated, probed as a reference, or replayed)")
     axes.set_ylabel(f"{'share of the pool' if shares else 'questions'}\nvisited at least so often")
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+    scale, unit = (100, " %") if shares else (1, "")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{scale * value:,.10g}{unit}")
     _whole_steps(axes)
     _legend(axes, always=True)
     return figure
@@ -365,7 +366,7 @@ def visits(counted: Sequence[tuple[int, Visits]]) -> Any:
 def _visits_name(each: Visits) -> str:
     if each.pool is None:
         return f"{each.name}: {each.count_V[0]:,.0f} questions"
-    return f"{each.name}: {1 - each.count_V[0] / each.pool:.0%} never visited"
+    return f"{each.name}: {100 * (1 - each.count_V[0] / each.pool):.0f} % never visited"
 
 
 def _panels(count: int, size: tuple[float, float]) -> tuple[Any, list[Any]]:
