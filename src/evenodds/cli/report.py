@@ -136,17 +136,18 @@ def page_of(runs: "Sequence[Run]") -> "Page":
 def group(runs: "Sequence[Run]") -> "list[Arm]":
     """Runs in ARM/seed-N are seeds of one arm, in their order; any other stands alone.
 
-    Arms of one name are told apart by their paths.
+    Arms of one name are told apart by their paths. Plain GRPO comes first.
     """
     arms: dict[Path, list[Run]] = {}
     for each in runs:
         folder = each.folder.resolve()
         arms.setdefault(folder.parent if _seed_of(each) is not None else folder, []).append(each)
     names = _distinct(list(arms))
-    return [
+    grouped = [
         (name, sorted(seeds, key=lambda each: _seed_of(each) or 0))
         for name, seeds in zip(names, arms.values(), strict=True)
     ]
+    return sorted(grouped, key=lambda arm: arm[0] != BASELINE)
 
 
 def _compared(arms: "Sequence[Arm]") -> "tuple[list[ArmResult], str]":

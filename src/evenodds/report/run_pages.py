@@ -21,6 +21,7 @@ RATIOS = (  # metric, label, what it would be if the policy had not moved
     ("replay/ratio_std", "standard deviation of the ratio", None),
     ("replay/ess", "effective sample size (share)", 1.0),
 )
+NOTHING_PREDICTED = "no run has predicted a difficulty and then observed it"
 BANDS = "The bands span the runs of an arm."
 
 
@@ -78,7 +79,10 @@ def add_comparison(page: Page, results: Sequence[ArmResult], baseline: str = "gr
         )
     )
     page.table(*target_rows(results))
-    page.heading("What a step takes")
+    page.heading(f"What was saved of all that {baseline} spent")
+    page.table(*saving_rows(results))
+    page.heading("What a step yields, and what it takes")
+    page.table(*yield_rows(results))
     page.table(*step_rows(results))
     page.heading("Modelled, not measured: where generation is dear")
     page.text(
@@ -137,7 +141,7 @@ def comparison_note(results: Sequence[ArmResult], baseline: str = "grpo") -> str
 
 
 def target_rows(results: Sequence[ArmResult]) -> Table:
-    """Final accuracy, what each arm took to reach the score, and what it saved."""
+    """Final accuracy, and what each arm took to reach the score."""
     unit, name = _time_unit(results)
     columns = (
         "arm",
@@ -146,30 +150,36 @@ def target_rows(results: Sequence[ArmResult]) -> Table:
         name,
         "rollouts",
         "tokens",
-        "time saved",
-        "steps saved",
-        "rollouts saved",
-        "tokens saved",
     )
-    rows = [
-        (
-            result.name,
-            str(result.final),
-            *_costs(result, unit),
-            *(str(result.savings[cost]) for cost in ("seconds", "steps", "rollouts", "tokens")),
-        )
-        for result in results
-    ]
+    rows = [(result.name, str(result.final), *_costs(result, unit)) for result in results]
     return columns, rows
 
 
-def step_rows(results: Sequence[ArmResult]) -> Table:
-    """What a step of each arm yields and takes: means over all steps and seeds."""
+def saving_rows(results: Sequence[ArmResult]) -> Table:
+    """What each arm saved of all that plain GRPO spent, until it reached the score."""
+    costs = ("seconds", "steps", "rollouts", "tokens")
+    columns = ("arm", "time saved", "steps saved", "rollouts saved", "tokens saved")
+    return columns, [
+        (result.name, *(str(result.savings[cost]) for cost in costs)) for result in results
+    ]
+
+
+def yield_rows(results: Sequence[ArmResult]) -> Table:
+    """How well each arm chooses: means over all steps and seeds."""
     columns = (
         "arm",
-        "effective fraction",
-        "r of predicted with observed",
-        "importance ratio",
+        "effective fraction of generated groups",
+        "r of predicted with observed difficulty",
+        "importance ratio of replayed tokens",
+    )
+    keys = ("select/effective_fraction", "select/pearson", "replay/ratio_mean")
+    return columns, [(result.name, *(str(result.means[key]) for key in keys)) for result in results]
+
+
+def step_rows(results: Sequence[ArmResult]) -> Table:
+    """The time of a step and of its parts: means over all steps and seeds."""
+    columns = (
+        "arm",
         "seconds a step",
         *(f"{run_plots.PART_NAMES[part]} (s)" for part in PARTS),
         "saved of a step's time",
@@ -177,9 +187,6 @@ def step_rows(results: Sequence[ArmResult]) -> Table:
     rows = [
         (
             result.name,
-            str(result.means["select/effective_fraction"]),
-            str(result.means["select/pearson"]),
-            number(result.means["replay/ratio_mean"].mean),
             number(result.means["time/step_s"].mean),
             *(number(result.means[f"time/{part}_s"].mean) for part in PARTS),
             _percents(result.step_saving),
@@ -298,11 +305,11 @@ def _pictures(
 ) -> None:
     """Every picture that can be drawn; of each other one, why it cannot."""
     page.heading("Accuracy")
-    for cost in run_data.PICTURED_COSTS:
-        name = run_plots.COST_NAMES[cost]
-        picture = _accuracy(arms, courses, cost, results, baseline)
-        if not _show(page, picture, f"accuracy-{name}"):
-            break
+    drawn = [
+        (f"accuracy-{name}", _accuracy(arms, courses, cost, results, baseline))
+        for cost, name in run_plots.COST_NAMES.items()
+    ]
+    _show(page, drawn)
     sections: list[tuple[str, list[tuple[str, Callable[[Sequence[Arm]], Picture]]]]] = [
         ("Effective groups", [("effective-fraction", _effective)]),
         (
@@ -316,19 +323,16 @@ def _pictures(
     ]
     for heading, pictures in sections:
         page.heading(heading)
-        for name, draw in pictures:
-            if not _show(page, draw(arms), name):
-                break
+        _show(page, [(name, draw(arms)) for name, draw in pictures])
 
 
-def _show(page: Page, picture: Picture, name: str) -> bool:
-    """Add a picture, or why there is none; returns whether there is one."""
-    if isinstance(picture, str):
-        page.text(f"No picture: {picture}.")
-        return False
-    figure, caption = picture
-    page.picture(figure, caption, name)
-    return True
+def _show(page: Page, pictures: Sequence[tuple[str, Picture]]) -> None:
+    """Add these pictures; of each one that there is not, why, and that once."""
+    for name, picture in pictures:
+        if not isinstance(picture, str):
+            page.picture(*picture, name)
+    for reason in dict.fromkeys(picture for _, picture in pictures if isinstance(picture, str)):
+        page.text(f"No picture: {reason}.")
 
 
 def _accuracy(
@@ -343,24 +347,33 @@ def _accuracy(
         for place, course in enumerate(courses)
         if course is not None and np.isfinite(course.costs_SE[cost]).all()
     ]
+    name = run_plots.COST_NAMES[cost]
+    if not known and any(courses):
+        return f"no run recorded its {name} at every step"
     if not known:
         return "no run has an accuracy on held-out questions yet"
+    several = any(len(course.accuracy_SE) > 1 for _, course in known)
     caption = (
-        f"Accuracy against {run_plots.COST_NAMES[cost]}. Lines: mean over runs, smoothed over "
-        "steps; points: each evaluation."
+        f"Accuracy against {name}. Lines: {'mean over runs, ' if several else ''}smoothed over "
+        f"steps; points: each evaluation.{f' {BANDS}' if several else ''}"
     )
-    if any(len(course.accuracy_SE) > 1 for _, course in known):
-        caption += f" {BANDS}"
-    if results:
-        caption += (
-            f" Dashed: what {baseline} has at its last step. Dotted: where an arm first reaches "
-            f"it, and where {baseline} ends; the arrow is what the best arm saves."
-        )
-        missed = [each.name for each in results if not np.isfinite(each.costs["steps"])]
-        if missed:
-            caption += f" Not reached: {', '.join(missed)}."
-    caption += _without(arms, [place for place, _ in known], "never evaluated after a shared step")
+    caption += _reached(results, baseline)
+    caption += _without(arms, [place for place, _ in known], "no evaluation to show")
     return run_plots.accuracy(known, cost, results, baseline), caption
+
+
+def _reached(results: Sequence[ArmResult], baseline: str) -> str:
+    """What the lines of a comparison mean, and which arms have not reached the score."""
+    if not results:
+        return ""
+    text = (
+        f" Dashed: what {baseline} has at its last step. Dotted: where an arm first reaches it, "
+        f"and where {baseline} ends."
+    )
+    missed = [each.name for each in results if not np.isfinite(each.costs["steps"])]
+    if len(missed) < len(results) - 1:
+        text += " The arrow is what the best arm saves."
+    return text + (f" Not reached: {', '.join(missed)}." if missed else "")
 
 
 def _effective(arms: Sequence[Arm]) -> Picture:
@@ -373,13 +386,14 @@ def _effective(arms: Sequence[Arm]) -> Picture:
     )
     if any(len(value_RS) > 1 for *_, value_RS in measured):
         caption += f" {BANDS}"
+    caption += _without(arms, [place for place, *_ in measured], "not measured")
     return run_plots.effective_fraction(measured), caption
 
 
 def _predicted(arms: Sequence[Arm]) -> Picture:
     known = _known_pairs(arms)
     if not known:
-        return "no run predicts difficulty, or none has observed what it predicted"
+        return NOTHING_PREDICTED
     caption = (
         "Predicted against observed difficulty, all steps together; on the dotted line they agree. "
     )
@@ -391,6 +405,8 @@ def _predicted(arms: Sequence[Arm]) -> Picture:
 
 def _reliability(arms: Sequence[Arm]) -> Picture:
     known = _known_pairs(arms)
+    if not known:
+        return NOTHING_PREDICTED
     curves = [(name, reliability(p_P, o_P)) for _, name, p_P, o_P, _ in known]
     errors = ", ".join(f"{name} {curve.error:.3f}" for name, curve in curves)
     return plots.reliability_curves(curves, [place for place, *_ in known]), (
@@ -430,7 +446,7 @@ def _difficulty(arms: Sequence[Arm]) -> Picture:
         return (
             "only chosen questions were observed, which say nothing about the whole pool"
             if any(run.selections for _, runs in arms for run in runs)
-            else "no step was recorded yet"
+            else "no choices were recorded"
         )
     sources = {
         "estimated": "estimated for the whole pool",
@@ -484,9 +500,10 @@ def _time(arms: Sequence[Arm]) -> Picture:
     known = [(name, parts) for name, parts in split if parts]
     if not known:
         return "no step was timed yet"
+    places = [place for place, (_, parts) in enumerate(split) if parts]
     return run_plots.time_split(known), (
         "Where the time of a step goes, mean over steps and runs. Evaluations and checkpoints "
-        "are not counted."
+        f"are not counted.{_without(arms, places, 'not timed')}"
     )
 
 
@@ -496,13 +513,14 @@ def _visits(arms: Sequence[Arm], *, same_pool: bool) -> Picture:
         counted = _with_shared_pool(counted)
     known = [(place, each) for place, each in enumerate(counted) if each is not None]
     if not known:
-        return "no step was recorded yet"
+        return "no choices were recorded"
     caption = (
         "How often questions were visited in a run: how many at least once, twice, and so on; "
         "flat and far to the right means that the same questions came again."
     )
     if not all(each.pool for _, each in known):
         caption += " The size of the pool is not recorded: those never visited are not counted."
+    caption += _without(arms, [place for place, _ in known], "recorded no choices")
     return run_plots.visits(known), caption
 
 
@@ -525,8 +543,13 @@ def _measured(arms: Sequence[Arm], key: str) -> list[run_plots.Measured]:
 
 def _without(arms: Sequence[Arm], places: Sequence[int], reason: str) -> str:
     """Which arms a picture leaves out, and why."""
-    absent = [name for place, (name, _) in enumerate(arms) if place not in places]
-    return f" Left out: {', '.join(absent)} ({reason})." if absent else ""
+    absent: dict[str, list[str]] = {}
+    for place, (name, runs) in enumerate(arms):
+        if place not in places:
+            begun = any(run.steps for run in runs)
+            absent.setdefault(reason if begun else "no step yet", []).append(name)
+    told = [f"{', '.join(names)} ({why})" for why, names in absent.items()]
+    return f" Left out: {'; '.join(told)}." if told else ""
 
 
 def _count(count: int, thing: str) -> str:
