@@ -96,9 +96,9 @@ def metric_of(
 def running_mean(values_S: Float[np.ndarray, " S"], window: int = WINDOW) -> np.ndarray:
     """Mean over the `window` steps around each, fewer at the ends; NaN ones are left out."""
     known_S = np.isfinite(values_S)
-    ones = np.ones(min(window, 2 * len(values_S) - 1))
-    count_S = np.convolve(known_S, ones, mode="same")
-    total_S = np.convolve(np.where(known_S, values_S, 0.0), ones, mode="same")
+    middle = slice(window // 2, window // 2 + len(values_S))
+    count_S = np.convolve(known_S, np.ones(window))[middle]
+    total_S = np.convolve(np.where(known_S, values_S, 0.0), np.ones(window))[middle]
     return np.where(count_S > 0, total_S / np.maximum(count_S, 1), np.nan)
 
 
