@@ -2,8 +2,9 @@ import pytest
 
 
 @pytest.fixture(scope="module")
-def few_draws():
-    """Intervals of a comparison from few drawn sets of seeds, where their ends are not judged."""
+def quick_pages():
+    """Coarse pictures, and intervals from few drawn sets of seeds: neither is looked at here."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("evenodds.comparison.savings.RESAMPLES", 20)
+        patch.setattr("evenodds.report.page.DOTS", 30)
         yield

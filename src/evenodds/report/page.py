@@ -33,6 +33,7 @@ th:first-child, td:first-child { text-align: left; }
 tr.first td { font-weight: 600; }
 """
 
+DOTS = 150  # an inch of a figure in its file
 PIXELS = 100  # of the screen, an inch of a figure: text is as large in all of them
 
 
@@ -90,7 +91,7 @@ class Page:
         name = name or f"picture-{len(self.pictures) + 1}"
         assert name not in self.pictures, f"two pictures are called {name}"
         buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=150, metadata={"Software": None})
+        figure.savefig(buffer, format="png", dpi=DOTS, metadata={"Software": None})
         self.pictures[name] = buffer.getvalue()
         data = base64.b64encode(buffer.getvalue()).decode()
         width = round(PIXELS * figure.get_figwidth())

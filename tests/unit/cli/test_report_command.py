@@ -11,7 +11,7 @@ from evenodds.report import plots
 
 from run_folders import write_run
 
-pytestmark = pytest.mark.usefixtures("few_draws")
+pytestmark = pytest.mark.usefixtures("quick_pages")
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -21,6 +21,11 @@ def nothing_drawn(monkeypatch):
         raise AssertionError("drawn before everything was checked")
 
     monkeypatch.setattr(report, "page_of", fail)
+
+
+@pytest.fixture
+def no_pictures(monkeypatch):
+    monkeypatch.setattr("evenodds.report.run_pages._pictures", lambda *_: None)
 
 
 def test_one_run_gets_its_page(tmp_path, capsys):
@@ -35,6 +40,7 @@ def test_one_run_gets_its_page(tmp_path, capsys):
     assert all(picture.suffix == ".png" for picture in pictures)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_arms_are_compared_with_plain_grpo(tmp_path, monkeypatch):
     for seed in (0, 1):
         write_run(tmp_path / "out/runs/fast" / f"seed-{seed}", (0.1, 0.5, 0.9))
@@ -47,6 +53,7 @@ def test_arms_are_compared_with_plain_grpo(tmp_path, monkeypatch):
     assert "4 runs." in text
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_arms_with_other_seeds_are_shown_and_not_compared(tmp_path):
     write_run(tmp_path / "runs/grpo/seed-0")
     write_run(tmp_path / "runs/fast/seed-1")

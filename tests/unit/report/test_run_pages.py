@@ -16,7 +16,7 @@ SLOW = (0.1, 0.15, 0.2, 0.25, 0.3)
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory, few_draws):
+def results(tmp_path_factory, quick_pages):
     folder = tmp_path_factory.mktemp("arms")
     courses = []
     for name, accuracies, whole in (

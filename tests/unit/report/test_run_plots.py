@@ -10,7 +10,7 @@ from evenodds.report import run_data, run_plots
 
 from run_folders import write_run
 
-pytestmark = pytest.mark.usefixtures("few_draws")
+pytestmark = pytest.mark.usefixtures("quick_pages")
 PLAIN = (0.1, 0.2, 0.3, 0.4, 0.5)
 FAST = (0.1, 0.3, 0.5, 0.7, 0.9)  # at 0.5 after half of the steps
 SLOW = (0.1, 0.15, 0.2, 0.25, 0.3)
