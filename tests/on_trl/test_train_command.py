@@ -106,6 +106,7 @@ def test_a_run_leaves_its_folder(folder, tmp_path, capsys):
         "checkpoints",
         "final",
         "summary.json",
+        "report.html",
     }
     config = json.loads((out / "config.json").read_text())
     assert config["run"]["seed"] == 3
@@ -119,7 +120,10 @@ def test_a_run_leaves_its_folder(folder, tmp_path, capsys):
     assert summary["eval/accuracy_last"] == metrics[-1]["eval/accuracy"]
     assert summary["rollouts/total"] == metrics[-1]["rollouts/total"]
     pool = 60 - 12
-    assert f"{pool} questions" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f"{pool} questions" in printed
+    assert f"The report lies in {out / 'report.html'}" in printed
+    assert "accuracy-steps.png" in {path.name for path in (out / "report-pictures").iterdir()}
     chosen = read(out / "selections.jsonl")
     assert {"fresh", "replayed", "reference", "step"} == set(chosen[0])
     assert (out / "final/model.safetensors").exists()

@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from evenodds.cli.report import show_report
 from evenodds.errors import CheckpointError, ConfigError
 from evenodds.files import locked, read_json, write_json
 from evenodds.run_config import RunConfig, apply_change, packaged_configs, read_config
@@ -69,6 +70,7 @@ def run(options: argparse.Namespace) -> int:
         with display:
             summary = train(prepared, folder, resume=resume, on_step=on_step, track=display.track)
     display.summary(summary)
+    show_report(folder)
     return 0
 
 

@@ -59,6 +59,21 @@ class Run:
         return np.cumsum(self.column("time/step_s") + embedding)
 
     @property
+    def generated_S(self) -> Float[np.ndarray, " S"]:
+        """Groups generated at each step, references included."""
+        references_S = np.nan_to_num(self.column("select/num_references"))
+        return self.column("select/num_fresh") + references_S
+
+    @property
+    def trained_S(self) -> Float[np.ndarray, " S"]:
+        """Groups trained on at each step; those of the whole batch where it was not recorded."""
+        batch_S = self.column("select/num_fresh") + np.nan_to_num(
+            self.column("replay/num_replayed")
+        )
+        recorded_S = self.column("train/num_groups")
+        return np.where(np.isnan(recorded_S), batch_S, recorded_S)
+
+    @property
     def accuracy(self) -> tuple[Float[np.ndarray, " E"], Float[np.ndarray, " E"]]:
         """Rollout steps of the evaluations, and the accuracies on held-out questions."""
         steps_E = _column(self.evaluations, "rollout_step")

@@ -141,10 +141,6 @@ def courses_of(name: str, seeds: Sequence[int], runs: Sequence[Run]) -> Courses:
                 got=f"{steps_E.tolist()} in {run.folder}",
                 expected=f"{evaluated_E.tolist()}",
             )
-    generated = [
-        run.column("select/num_fresh") + np.nan_to_num(run.column("select/num_references"))
-        for run in runs
-    ]
     costs = {
         "steps": [run.step_S for run in runs],
         "seconds": [run.seconds_S for run in runs],
@@ -166,8 +162,8 @@ def courses_of(name: str, seeds: Sequence[int], runs: Sequence[Run]) -> Courses:
         evaluated_E=evaluated_E,
         accuracy_SE=np.array([accuracy_E[:count] for _, accuracy_E in grids]),
         costs_SE={key: at_evaluations(value) for key, value in costs.items()},
-        groups_SE=at_evaluations([np.cumsum(groups_S) for groups_S in generated]),
-        trained_SE=at_evaluations([np.cumsum(run.column("train/num_groups")) for run in runs]),
+        groups_SE=at_evaluations([np.cumsum(run.generated_S) for run in runs]),
+        trained_SE=at_evaluations([np.cumsum(run.trained_S) for run in runs]),
         runs=tuple(runs),
     )
 

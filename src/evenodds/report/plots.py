@@ -31,16 +31,18 @@ def check_matplotlib() -> None:
         ) from error
 
 
-def new_figure(size: tuple[float, float] = WIDE, columns: int = 1) -> tuple[Any, Any]:
-    """A figure, and its axes (an array of them where there are several columns)."""
+def new_figure(
+    size: tuple[float, float] = WIDE, columns: int = 1, rows: int = 1
+) -> tuple[Any, Any]:
+    """A figure, and its axes (an array of them where there are several)."""
     check_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.subplots(1, columns)
-    for each in np.atleast_1d(axes):
+    axes = figure.subplots(rows, columns)
+    for each in np.atleast_1d(axes).flat:
         each.spines[["top", "right"]].set_visible(False)
         each.grid(alpha=0.25, linewidth=0.6)
         each.set_axisbelow(True)
@@ -91,11 +93,18 @@ def bars_with_intervals(
     return figure
 
 
-def reliability_curves(curves: Sequence[tuple[str, Any]]) -> Any:
-    """Mean observed against mean predicted difficulty; points as large as they have questions."""
+def reliability_curves(
+    curves: Sequence[tuple[str, Any]], places: Sequence[int] | None = None
+) -> Any:
+    """Mean observed against mean predicted difficulty; points as large as they have questions.
+
+    Args:
+        curves: Names and curves.
+        places: In the palette, where the colours are shared with other pictures.
+    """
     figure, axes = new_figure((8.2, 4.8))
     axes.plot([0, 1], [0, 1], color="#999", linewidth=1, linestyle=":")
-    for place, (name, curve) in enumerate(curves):
+    for place, (name, curve) in zip(places or range(len(curves)), curves, strict=True):
         colour = COLOURS[place % len(COLOURS)]
         axes.plot(curve.predicted_R, curve.observed_R, color=colour, linewidth=1.5, label=name)
         share = curve.count_R / max(1, curve.count_R.sum())
@@ -112,6 +121,15 @@ def predicted_against_observed(
 ) -> Any:
     """How many questions lie where, darker where there are more."""
     figure, axes = new_figure((6.4, 4.8))
+    cells = draw_predicted_against_observed(axes, predicted_N, observed_N)
+    figure.colorbar(cells, ax=axes, label="questions (log scale)")
+    return figure
+
+
+def draw_predicted_against_observed(
+    axes: Any, predicted_N: Float[np.ndarray, " N"], observed_N: Float[np.ndarray, " N"]
+) -> Any:
+    """The cells of such a picture, drawn into given axes; returned for a colour bar."""
     edges_y = (np.arange(RATES + 1) - 0.5) / (RATES - 1)
     counts, edges_x, _ = np.histogram2d(
         predicted_N, observed_N, bins=(np.linspace(0, 1, 26), edges_y)
@@ -123,8 +141,7 @@ def predicted_against_observed(
     axes.set(xlim=(-0.01, 1.01), ylim=(-0.07, 1.07))
     axes.set_xlabel("predicted difficulty (failure rate)")
     axes.set_ylabel("observed difficulty (failure rate)")
-    figure.colorbar(cells, ax=axes, label="questions (log scale)")
-    return figure
+    return cells
 
 
 def curves_with_bands(

@@ -7,7 +7,7 @@ from evenodds.comparison.runs import read_run
 from evenodds.comparison.savings import compare_arms, courses_of
 from evenodds.errors import DataError
 
-from run_folders import write_run
+from steady_runs import write_run
 
 LINE = [0.2, 0.3, 0.4]  # plain GRPO: 20 steps of 2 seconds
 FAST = [0.2, 0.4, 0.6]  # reaches 0.4 after 10 steps
