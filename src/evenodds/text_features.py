@@ -34,7 +34,8 @@ def text_axes(texts: Sequence[str], count: int) -> Float[np.ndarray, "N D"]:
         ConfigError: scikit-learn is not installed.
     """
     features = text_features(texts)
-    from sklearn.decomposition import TruncatedSVD
+    from sklearn.utils.extmath import randomized_svd
 
     kept = max(1, min(count, min(features.shape) - 1))
-    return TruncatedSVD(kept, random_state=0).fit_transform(features).astype(np.float32)
+    left, values, _ = randomized_svd(features, kept, random_state=0)
+    return (left * values).astype(np.float32)

@@ -13,8 +13,8 @@ from jaxtyping import Float
 WEIGHTS = (0.16226967, 0.58472518, 0.25300515)
 SCALES = (0.36395894, 0.57747853, 0.90736048)
 NEWTON_STEPS = 12
-NODES = 65
-REACH = 8.0  # of the nodes on either side of the mode, in standard deviations there
+NODES = 41
+REACH = 7.0  # of the nodes on either side of the mode, in standard deviations there
 CHUNK = 65536  # questions at once, so that temporaries stay in the cache
 
 

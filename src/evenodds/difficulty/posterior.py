@@ -94,8 +94,8 @@ class EvidencePosterior:
         self._take(references)
 
     def observe(self, fresh: Observation) -> None:
-        """Take in the groups of a batch."""
-        if not self._probed:
+        """Take in the groups of a batch; where none has a sample, nothing happened."""
+        if not self._probed and fresh.samples_K.any():
             self._begin_step()
         self._probed = False
         self._take(fresh)
@@ -132,7 +132,7 @@ class EvidencePosterior:
 
     def _take(self, observation: Observation) -> None:
         rows_K, solved_K, samples_K = merged(observation)
-        if len(rows_K) == 0:
+        if not len(rows_K):
             return
         seen_K = self._factors.precision_N[rows_K] > 0
         if seen_K.any():
@@ -444,9 +444,9 @@ def merged(
     kept_K = samples_K > 0
     rows_M, place_K = np.unique(observation.questions_K[kept_K], return_inverse=True)
     samples_K, difficulty_K = samples_K[kept_K], difficulty_K[kept_K]
-    total_M = np.bincount(place_K, weights=samples_K, minlength=len(rows_M))
-    solved_K = samples_K * (1.0 - difficulty_K)
-    return rows_M, np.bincount(place_K, weights=solved_K, minlength=len(rows_M)), total_M
+    counts_M2 = np.zeros((len(rows_M), 2))
+    np.add.at(counts_M2, place_K, np.stack([samples_K * (1.0 - difficulty_K), samples_K], axis=1))
+    return rows_M, counts_M2[:, 0], counts_M2[:, 1]
 
 
 def _check_labels(labels_N: Float[np.ndarray, " M"] | None, num_questions: int) -> None:

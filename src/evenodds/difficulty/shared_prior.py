@@ -20,7 +20,7 @@ AXES = 128  # principal axes of the features that are kept
 SPREAD = 4.0  # of the logits of questions, before any was observed: rates in (0.02, 0.98)
 STRENGTH = 10.0  # of that guess, in questions
 ROUNDS = 2  # of expectation maximisation at each fit; they go on from fit to fit
-ROWS = 16384  # most questions fitted at once, the latest observed; bounds the time in large pools
+ROWS = 4096  # most questions fitted at once, the latest observed; bounds the time in large pools
 CHUNK = 65536  # questions at once where all are predicted
 
 INTERCEPT = ((0.0, 4.0),)  # mean and variance of the weights of each block of columns

@@ -180,7 +180,7 @@ class Material:
     def features(self) -> Float[np.ndarray, "N D"] | None:
         """Dense features of the text: the embeddings, else TF-IDF; none where there is no text."""
         if self.embeddings_NE is not None:
-            return self.embeddings_NE.numpy()
+            return self.embeddings_NE.float().numpy()
         return text_axes(self.history.texts, AXES) if self.history.texts else None
 
     def trained(self, strategy: str) -> AttentionPredictor:
