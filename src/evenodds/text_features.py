@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+from jaxtyping import Float
+
 from evenodds.errors import ConfigError
 
 
@@ -22,3 +25,17 @@ def text_features(texts: Sequence[str]) -> Any:
     return TfidfVectorizer(sublinear_tf=True, min_df=fewest, ngram_range=(1, 2)).fit_transform(
         list(texts)
     )
+
+
+def text_axes(texts: Sequence[str], count: int) -> Float[np.ndarray, "N D"]:
+    """TF-IDF rows on their leading singular axes, dense: N x min(count, V - 1), float32.
+
+    Raises:
+        ConfigError: scikit-learn is not installed.
+    """
+    features = text_features(texts)
+    from sklearn.utils.extmath import randomized_svd
+
+    kept = max(1, min(count, min(features.shape) - 1))
+    left, values, _ = randomized_svd(features, kept, random_state=0)
+    return (left * values).astype(np.float32)

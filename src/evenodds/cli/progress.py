@@ -16,7 +16,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-WIDE = 190  # columns
+WIDE = 215  # columns
 
 
 def track(items: Sequence[Any], description: str) -> Iterable[Any]:
@@ -81,7 +81,7 @@ def show_table(
 
 
 def is_wide() -> bool:
-    """Whether a table of seven columns with intervals fits on a line."""
+    """Whether a table of eight columns with intervals fits on a line."""
     return _console().width >= WIDE
 
 

@@ -235,7 +235,10 @@ def _add_simulate(commands: Any) -> None:
     parser.add_argument("--embeddings", type=Path, metavar="E")
     parser.add_argument("--predictor", type=Path, metavar="P", help="for the strategy `paper`")
     parser.add_argument(
-        "--prior", type=Path, metavar="LABELS", help="another policy's, for `other-policy`"
+        "--prior",
+        type=Path,
+        metavar="LABELS",
+        help="another policy's, for `other-policy` and `posterior-prior`",
     )
     _add_policies(parser)
     _add_settings(parser, SimulationConfig)

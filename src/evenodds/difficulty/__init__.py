@@ -4,6 +4,7 @@ from evenodds.difficulty.attention import Adapter, attention_difficulty, standar
 from evenodds.difficulty.calibration import GroupPlatt, fit_platt, platt
 from evenodds.difficulty.estimator import DifficultyEstimator, Estimate
 from evenodds.difficulty.fit import FitConfig, FitReport, fit_predictor
+from evenodds.difficulty.posterior import EvidencePosterior
 from evenodds.difficulty.predictor import AttentionPredictor, PredictorModel
 from evenodds.difficulty.scores import pearson
 
@@ -12,6 +13,7 @@ __all__ = [
     "AttentionPredictor",
     "DifficultyEstimator",
     "Estimate",
+    "EvidencePosterior",
     "FitConfig",
     "FitReport",
     "GroupPlatt",

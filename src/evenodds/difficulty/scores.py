@@ -65,6 +65,32 @@ def reliability(
     return Reliability(means[0], means[1], count[kept])
 
 
+def standardised_error(
+    predicted_N: Float[np.ndarray, " N"],
+    variance_N: Float[np.ndarray, " N"],
+    observed_N: Float[np.ndarray, " N"],
+    samples_N: Int[np.ndarray, " N"],
+) -> float:
+    """Mean squared error over the stated one: near 1 where stated uncertainty is true.
+
+    A failure rate of mean d and variance v, observed with n samples, is off by v + E[p (1 - p)] /
+    n in the mean square, E[p (1 - p)] = d (1 - d) - v. Above 1, predictions are surer than they
+    may be. NaN where no uncertainty is claimed of any question.
+
+    Args:
+        predicted_N: Expected failure rate, in [0, 1].
+        variance_N: Its variance.
+        observed_N: Observed failure rate, in [0, 1].
+        samples_N: Rollouts n behind each observation, at least 1.
+    """
+    if not variance_N.any():
+        return float("nan")
+    predicted_N, variance_N = predicted_N.astype(np.float64), variance_N.astype(np.float64)
+    signal_N = np.maximum(predicted_N * (1.0 - predicted_N) - variance_N, 0.0)
+    stated_N = np.maximum(variance_N + signal_N / samples_N, np.finfo(np.float32).tiny)
+    return float((np.square(observed_N - predicted_N) / stated_N).mean())
+
+
 def effective_chance(
     correct_N: Int[np.ndarray, " N"], samples_N: Int[np.ndarray, " N"], group_size: int
 ) -> Float[np.ndarray, " N"]:

@@ -152,6 +152,7 @@ def simulation_page(simulation: Simulation, name: str) -> Page:
         ("pearson", "Pearson r on the hidden quarter"),
         ("effective_fraction", "effective fraction of what was picked"),
         ("calibration_error", "calibration error on the hidden quarter"),
+        ("standardised_error", "squared error over the stated one, on the hidden quarter"),
         ("visited", "share of the pool visited so far"),
     ):
         page.picture(
@@ -170,7 +171,8 @@ def simulation_page(simulation: Simulation, name: str) -> Page:
     page.text(
         "At each visit a strategy sees only the labels of what it probes and picks there. Its "
         "estimate is scored on a random quarter of the pool that no strategy may pick at that "
-        "visit, the same for all."
+        "visit, the same for all. Where the squared error over the stated one is near 1, stated "
+        "uncertainty is true; above, an estimate is surer than it may be."
     )
     return page
 

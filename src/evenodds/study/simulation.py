@@ -9,12 +9,14 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from evenodds.bootstrap import Interval, bootstrap_mean, columns
+from evenodds.difficulty import Estimate
 from evenodds.difficulty.scores import (
     Reliability,
     effective_chance,
     pearson,
     reliability,
     spearman,
+    standardised_error,
 )
 from evenodds.embeddings import Track, untracked
 from evenodds.errors import ConfigError, DataError
@@ -32,6 +34,7 @@ METRICS = {
     "pearson": "Pearson r",
     "spearman": "Spearman r",
     "calibration_error": "calibration error",
+    "standardised_error": "error² over stated",
     "effective_fraction": "effective fraction",
     "mean_signal": "mean p(1-p)",
     "rollouts": "rollouts a visit",
@@ -152,7 +155,8 @@ def _replay(history: LabelTable, strategy: Strategy, config: SimulationConfig, s
     seed += config.first_seed
     setting, groups = strategy.config(config.budget, config.selection_temperature)
     estimator = strategy.make()
-    loop = DataEfficientLoop(setting, len(history), groups, estimator=estimator, seed=seed)
+    chooser = strategy.chooser(estimator)
+    loop = DataEfficientLoop(setting, len(history), groups, estimator=chooser, seed=seed)
     run = _Run({name: [] for name in METRICS}, [], [])
     seen_N: Bool[np.ndarray, " N"] = np.zeros(len(history), dtype=bool)
     for visit in range(len(history.policies)):
@@ -161,13 +165,13 @@ def _replay(history: LabelTable, strategy: Strategy, config: SimulationConfig, s
         if len(probes):
             loop.observe_references(observed(history, visit, probes))
         picked = loop.plan_batch(hidden).questions
-        before_N = estimator.estimate().difficulty_N
+        before = estimator.estimate()
         loop.observe(observed(history, visit, picked))
-        estimated_N = estimator.estimate().difficulty_N if strategy.learns else before_N
+        estimated = estimator.estimate() if strategy.learns else before
         shown = np.concatenate([probes, picked])  # what is probed and picked is generated twice
         seen_N[shown] = True
         rollouts = int(history.samples_LN[visit, shown].sum())
-        _score(run, history, visit, hidden, picked, estimated_N, config)
+        _score(run, history, visit, hidden, picked, estimated, config)
         run.values["rollouts"].append(float(rollouts))
         run.values["visited"].append(float(seen_N.mean()))
     return run
@@ -179,15 +183,23 @@ def _score(
     visit: int,
     hidden: np.ndarray,
     picked: np.ndarray,
-    estimated_N: np.ndarray,
+    estimated: Estimate,
     config: SimulationConfig,
 ) -> None:
-    label_N = history.difficulty_LN[visit]
+    label_N, estimated_N = history.difficulty_LN[visit], estimated.difficulty_N
     correct, samples = history.correct_LN[visit, picked], history.samples_LN[visit, picked]
     chance = effective_chance(correct, samples, config.group_size)
     run.values["pearson"].append(pearson(estimated_N[hidden], label_N[hidden]))
     run.values["spearman"].append(spearman(estimated_N[hidden], label_N[hidden]))
     run.values["calibration_error"].append(reliability(estimated_N[hidden], label_N[hidden]).error)
+    run.values["standardised_error"].append(
+        standardised_error(
+            estimated_N[hidden],
+            estimated.variance_N[hidden],
+            label_N[hidden],
+            history.samples_LN[visit, hidden],
+        )
+    )
     run.values["effective_fraction"].append(float(chance.mean()))
     run.values["mean_signal"].append(float((label_N[picked] * (1 - label_N[picked])).mean()))
     if visit:

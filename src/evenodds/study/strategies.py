@@ -10,15 +10,23 @@ from jaxtyping import Float
 from torch import Tensor
 
 from evenodds.config import EfficiencyConfig, unknown_key
-from evenodds.difficulty import AttentionPredictor, DifficultyEstimator, Estimate, PredictorModel
+from evenodds.difficulty import (
+    AttentionPredictor,
+    DifficultyEstimator,
+    Estimate,
+    EvidencePosterior,
+    PredictorModel,
+)
 from evenodds.difficulty.baselines import ConstantMean, DecayedBeta, FeatureRidge, LastLabel
+from evenodds.difficulty.shared_prior import AXES
 from evenodds.errors import ConfigError
 from evenodds.labels import LabelTable
 from evenodds.state import State
-from evenodds.text_features import text_features
+from evenodds.text_features import text_axes, text_features
 from evenodds.types import Observation
 
 REFERENCE_SHARE = 1 / 3  # of what is observed at a visit: the paper's 128 to 256 fresh groups
+CURIOSITY = 4.0  # of the posteriors: 2 to 8 trade effective groups for knowledge of all questions
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,8 @@ class Strategy:
         selection: As `EfficiencyConfig.selection`.
         probes: Whether a part of the budget goes to reference sets.
         learns: Whether what is picked at a visit changes what is known of that visit.
+        curiosity: c where questions are picked by E[p (1 - p)] + c Var[p]; none picks by distance
+            of the expected difficulty from 1/2.
     """
 
     name: str
@@ -38,6 +48,11 @@ class Strategy:
     selection: str = "difficulty"
     probes: bool = False
     learns: bool = True
+    curiosity: float | None = None
+
+    def chooser(self, estimator: DifficultyEstimator) -> DifficultyEstimator:
+        """What the loop picks by, where this estimator knows."""
+        return estimator if self.curiosity is None else Curious(estimator, self.curiosity)
 
     def config(self, budget: int, temperature: float) -> tuple[EfficiencyConfig, int]:
         """The loop's setting, and groups a step, for this many observed questions a visit."""
@@ -52,6 +67,46 @@ class Strategy:
             }
         )
         return config, budget - references
+
+
+class Curious:
+    """Hands on an estimate so that questions near 1/2 are those most worth to be picked.
+
+    A question is worth E[p (1 - p)] + c Var[p] = d (1 - d) + (c - 1) v: what its group teaches the
+    policy on average, and what it may teach about the question.
+
+    Args:
+        estimator: It knows; everything is handed through to it.
+        curiosity: c.
+    """
+
+    def __init__(self, estimator: DifficultyEstimator, curiosity: float) -> None:
+        self.estimator = estimator
+        self.curiosity = curiosity
+        self.needs_references = estimator.needs_references
+
+    def probe(self, references: Observation) -> None:
+        """Hand on."""
+        self.estimator.probe(references)
+
+    def observe(self, fresh: Observation) -> None:
+        """Hand on."""
+        self.estimator.observe(fresh)
+
+    def estimate(self) -> Estimate:
+        """Difficulties that lie from 1/2 as far as questions from the one most worth."""
+        known = self.estimator.estimate()
+        difficulty_N = known.difficulty_N.astype(np.float64)
+        worth_N = difficulty_N * (1 - difficulty_N) + (self.curiosity - 1) * known.variance_N
+        return Estimate(np.clip(0.5 - worth_N.max() + worth_N, 0.0, 0.5), known.variance_N)
+
+    def state(self) -> State:
+        """That of the estimator."""
+        return self.estimator.state()
+
+    def restore(self, state: State) -> None:
+        """Take over a state of the estimator."""
+        self.estimator.restore(state)
 
 
 class Oracle:
@@ -122,6 +177,12 @@ class Material:
         """Another policy's labels that a strategy needs."""
         return _given(self.prior_N, strategy, "--prior")
 
+    def features(self) -> Float[np.ndarray, "N D"] | None:
+        """Dense features of the text: the embeddings, else TF-IDF; none where there is no text."""
+        if self.embeddings_NE is not None:
+            return self.embeddings_NE.float().numpy()
+        return text_axes(self.history.texts, AXES) if self.history.texts else None
+
     def trained(self, strategy: str) -> AttentionPredictor:
         """The trained predictor that a strategy needs."""
         model = _given(self.predictor, strategy, "--predictor")
@@ -189,6 +250,25 @@ def _beta(name: str, material: Material) -> Strategy:
     return Strategy(name, lambda: DecayedBeta(len(material.history)))
 
 
+def _posterior(name: str, material: Material) -> Strategy:
+    """Knows the text, and what it observed."""
+    size, features = len(material.history), material.features()
+    return Strategy(
+        name, lambda: EvidencePosterior(size, features_ND=features), curiosity=CURIOSITY
+    )
+
+
+def _posterior_prior(name: str, material: Material) -> Strategy:
+    """Knows another policy's labels besides."""
+    size, labels_N = len(material.history), material.other_labels(name)
+    features = material.features()
+    return Strategy(
+        name,
+        lambda: EvidencePosterior(size, features_ND=features, labels_N=labels_N),
+        curiosity=CURIOSITY,
+    )
+
+
 def _oracle(name: str, material: Material) -> Strategy:
     return Strategy(name, lambda: Oracle(material.history), learns=False)
 
@@ -209,6 +289,8 @@ STRATEGIES: dict[str, Callable[[str, Material], Strategy]] = {
     "other-policy": _prior,
     "last-label": _last_label,
     "beta": _beta,
+    "posterior": _posterior,
+    "posterior-prior": _posterior_prior,
     "oracle": _oracle,
 }
 

@@ -116,12 +116,23 @@ def test_simulate_writes_the_promised_rows(folder, embeddings, predictor, capsys
     assert main([*command, *options]) == 0
     rows = json.loads((folder / "s.json").read_text())["rows"]
     names = [row["strategy"] for row in rows]
-    assert names == ["uniform", "constant", "tfidf", "raw", "paper", "last-label", "beta", "oracle"]
+    assert names == [
+        "uniform",
+        "constant",
+        "tfidf",
+        "raw",
+        "paper",
+        "last-label",
+        "beta",
+        "posterior",
+        "oracle",
+    ]
     wanted = {
         "strategy",
         "pearson",
         "spearman",
         "calibration_error",
+        "standardised_error",
         "effective_fraction",
         "mean_signal",
         "rollouts",

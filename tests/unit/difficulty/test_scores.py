@@ -12,6 +12,7 @@ from evenodds.difficulty.scores import (
     reliability,
     sampling_noise,
     spearman,
+    standardised_error,
 )
 
 
@@ -85,3 +86,19 @@ def test_noise_ceiling_by_hand():
     assert noise_ceiling(np.array([0, 4]), np.array([4, 4])) == 1.0
     assert noise_ceiling(np.array([1, 3]), np.array([4, 4])) == 0.0
     assert np.isnan(noise_ceiling(np.array([0, 1]), np.array([1, 1])))
+
+
+def test_standardised_error_by_hand():
+    # d = 0.5, v = 0.05: the label is off by 0.05 + 0.2 / 8 = 0.075 in the mean square
+    one = standardised_error(np.array([0.5]), np.array([0.05]), np.array([0.8]), np.array([8]))
+    assert one == pytest.approx(0.09 / 0.075)
+    # of the second, nothing is uncertain, and it is right
+    both = standardised_error(
+        np.array([0.5, 1.0]), np.array([0.05, 0.0]), np.array([0.8, 1.0]), np.array([8, 8])
+    )
+    assert both == pytest.approx(0.6)
+
+
+def test_no_uncertainty_is_no_standardised_error():
+    found = standardised_error(np.array([0.5]), np.zeros(1), np.array([0.8]), np.array([8]))
+    assert np.isnan(found)
