@@ -488,7 +488,8 @@ def _ratios(arms: Sequence[Arm]) -> Picture:
         return "no importance ratio was recorded"
     caption = (
         "Importance ratios of replayed tokens at the update: the policy's probability of a token "
-        "over that of the policy that generated it; 1 where nothing has moved."
+        "over that of the policy that generated it; 1 where nothing has moved. Running "
+        f"means over {run_data.WINDOW} steps."
     )
     if any(len(value_RS) > 1 for _, _, measured in panels for *_, value_RS in measured):
         caption += f" {BANDS}"
@@ -519,7 +520,7 @@ def _visits(arms: Sequence[Arm], *, same_pool: bool) -> Picture:
         "flat and far to the right means that the same questions came again."
     )
     if not all(each.pool for _, each in known):
-        caption += " The size of the pool is not recorded: those never visited are not counted."
+        caption += " Where the size of the pool is not recorded, those never visited are left out."
     caption += _without(arms, [place for place, _ in known], "recorded no choices")
     return run_plots.visits(known), caption
 
