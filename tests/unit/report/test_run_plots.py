@@ -13,6 +13,7 @@ from run_folders import write_run
 pytestmark = pytest.mark.usefixtures("quick_pages")
 PLAIN = (0.1, 0.2, 0.3, 0.4, 0.5)
 FAST = (0.1, 0.3, 0.5, 0.7, 0.9)  # at 0.5 after half of the steps
+FAIR = (0.1, 0.25, 0.4, 0.55, 0.7)  # after two thirds
 SLOW = (0.1, 0.15, 0.2, 0.25, 0.3)
 
 
@@ -50,12 +51,12 @@ def line(axes, name):
 
 
 def test_accuracy_shows_the_score_the_drops_and_the_saving(tmp_path):
-    results = compared(tmp_path, grpo=PLAIN, fast=FAST, slow=SLOW)
+    results = compared(tmp_path, grpo=PLAIN, fair=FAIR, fast=FAST, slow=SLOW)
     axes = draw_accuracy(results, "steps")
     (score,) = [line for line in axes.lines if list(line.get_xdata()) == [0, 1]]
     assert list(score.get_ydata()) == pytest.approx([0.5, 0.5])
     reached = {line.get_xdata()[0] for line in axes.lines if line.get_marker() == "o"}
-    assert sorted(reached) == pytest.approx([4.0, 8.0])  # fast, and the end of grpo
+    assert sorted(reached) == pytest.approx([4.0, 16 / 3, 8.0])  # fast, fair, the end of grpo
     assert "−50 % steps" in texts(axes)
     assert "grpo at its last step: 0.500" in texts(axes)
     assert labelled(axes.figure)
