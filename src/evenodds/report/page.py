@@ -23,7 +23,7 @@ p.note { color: #555; margin-top: .3rem; }
 figure { margin: 1.4rem 0; }
 figure img { max-width: 100%; height: auto; }
 figcaption { color: #444; font-size: .92rem; margin-top: .3rem; }
-.scroll { overflow-x: auto; }
+.scroll { overflow-x: auto; margin: 1rem 0; }
 table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabular-nums; }
 caption { text-align: left; color: #444; padding-bottom: .4rem; }
 th, td { padding: .3rem .5rem; text-align: right; border-bottom: 1px solid #ddd; }

@@ -137,7 +137,7 @@ def draw_predicted_against_observed(
     cells = axes.pcolormesh(
         edges_x, edges_y, np.where(counts, counts, np.nan).T, norm="log", cmap="viridis_r"
     )
-    axes.plot([0, 1], [0, 1], color="#999", linewidth=1, linestyle=":")
+    axes.plot([0, 1], [0, 1], color="#222", linewidth=1.2, linestyle=":")
     axes.set(xlim=(-0.01, 1.01), ylim=(-0.07, 1.07))
     axes.set_xlabel("predicted difficulty (failure rate)")
     axes.set_ylabel("observed difficulty (failure rate)")

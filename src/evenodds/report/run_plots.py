@@ -23,6 +23,7 @@ PART_NAMES = {
     "other": "other",
 }
 PART_COLOURS = ("#E69F00", "#0072B2", "#000000", "#CC79A7", "#56B4E9", "#C8C8C8")
+MANY_AGES = 12  # above which curves are clearer than bars
 DARK_PARTS = ("generate", "select")  # which carry white text
 INK, PALE = "#222222", "#777777"
 COST_NAMES = {"seconds": "time", "steps": "steps", "rollouts": "rollouts"}
@@ -200,7 +201,7 @@ def effective_fraction(
 
 
 def over_steps(panels: Sequence[tuple[str, float | None, Sequence[Measured]]]) -> Any:
-    """Metrics over steps, a panel each: mean over runs, and their range as a band.
+    """Running means of metrics over steps, a panel each: their mean and range over runs.
 
     Args:
         panels: Of each its label, where a dotted line shows what would be ideal, and the arms.
@@ -212,7 +213,8 @@ def over_steps(panels: Sequence[tuple[str, float | None, Sequence[Measured]]]) -
         if ideal is not None:
             each.axhline(ideal, color=PALE, linestyle=":", linewidth=1.2)
         for place, name, step_S, value_RS in measured:
-            _curve_with_band(each, step_S, value_RS, name, style_of(place))
+            smooth_RS = np.array([running_mean(value_S) for value_S in value_RS])
+            _curve_with_band(each, step_S, smooth_RS, name, style_of(place))
         each.set_xlabel("rollout step")
         each.set_ylabel(label)
         _whole_steps(each)
@@ -248,7 +250,7 @@ def predicted_panels(
         correlation = pearson(predicted_P, observed_P)
         axes.set_title(f"{name}: r = {correlation:.2f}, {len(predicted_P):,} groups", fontsize=10)
         bar = figure.colorbar(cells, ax=axes, label="groups (log scale)")
-        bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+        _plain_numbers(bar.ax.yaxis)
     return figure
 
 
@@ -295,8 +297,11 @@ def replay_ages(ages: Sequence[tuple[int, str, Int[np.ndarray, " A"]]]) -> Any:
     width = 0.8 / len(ages)
     for number, (place, name, age_A) in enumerate(ages):
         share = np.bincount(age_A, minlength=most + 1)[1:] / len(age_A)
-        offset = (number - (len(ages) - 1) / 2) * width
         label = f"{name}: median {np.median(age_A):g}, oldest {age_A.max()}"
+        if most > MANY_AGES:
+            axes.plot(levels, share, marker=".", linewidth=1.6, label=label, **style_of(place))
+            continue
+        offset = (number - (len(ages) - 1) / 2) * width
         axes.bar(levels + offset, share, width=width, color=style_of(place)["color"], label=label)
     axes.set_xlabel("age of a replayed group (rollout steps since it was generated)")
     axes.set_ylabel("share of replayed groups")
@@ -356,8 +361,7 @@ def visits(counted: Sequence[tuple[int, Visits]]) -> Any:
     axes.set_yscale("log")
     axes.set_xlabel("visits (generated, probed as a reference, or replayed)")
     axes.set_ylabel(f"{'share of the pool' if shares else 'questions'}\nvisited at least so often")
-    scale, unit = (100, " %") if shares else (1, "")
-    axes.yaxis.set_major_formatter(lambda value, _: f"{scale * value:,.10g}{unit}")
+    _plain_numbers(axes.yaxis, 100 if shares else 1, " %" if shares else "")
     _whole_steps(axes)
     _legend(axes, always=True)
     return figure
@@ -386,6 +390,18 @@ def _mean(value_RS: np.ndarray) -> np.ndarray:
     count_S = known.sum(axis=0)
     total_S = np.where(known, value_RS, 0.0).sum(axis=0)
     return np.where(count_S > 0, total_S / np.maximum(count_S, 1), np.nan)
+
+
+def _plain_numbers(axis: Any, scale: float = 1, unit: str = "") -> None:
+    """Numbers of a logarithmic axis without powers; between those of ten only if there is room."""
+    from matplotlib.ticker import LogFormatter
+
+    class Plain(LogFormatter):
+        def __call__(self, x: float, pos: int | None = None) -> str:
+            return f"{scale * x:,.4g}{unit}" if super().__call__(x, pos) else ""
+
+    axis.set_major_formatter(Plain())
+    axis.set_minor_formatter(Plain())
 
 
 def _whole_steps(axes: Any) -> None:

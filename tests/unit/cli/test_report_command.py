@@ -25,7 +25,7 @@ def nothing_drawn(monkeypatch):
 
 @pytest.fixture
 def no_pictures(monkeypatch):
-    monkeypatch.setattr("evenodds.report.run_pages._pictures", lambda *_: None)
+    monkeypatch.setattr("evenodds.report.run_pages.add_pictures", lambda *_: None)
 
 
 def test_one_run_gets_its_page(tmp_path, capsys):

@@ -103,7 +103,7 @@ def test_a_comparison_page_shows_everything(results, tmp_path):
     assert "Left out: grpo, slow (replays nothing)." in text
     assert "Modelled, not measured" in text
     assert "estimated for the whole pool (fast)" in text
-    assert "The size of the pool is not recorded" not in text  # the same pool for all arms
+    assert "Where the size of the pool is not recorded" not in text  # the same pool for all arms
 
 
 def test_a_run_that_has_only_begun(tmp_path):

@@ -13,6 +13,7 @@ from run_folders import write_run
 pytestmark = pytest.mark.usefixtures("quick_pages")
 PLAIN = (0.1, 0.2, 0.3, 0.4, 0.5)
 FAST = (0.1, 0.3, 0.5, 0.7, 0.9)  # at 0.5 after half of the steps
+FAIR = (0.1, 0.25, 0.4, 0.55, 0.7)  # after two thirds
 SLOW = (0.1, 0.15, 0.2, 0.25, 0.3)
 
 
@@ -50,12 +51,12 @@ def line(axes, name):
 
 
 def test_accuracy_shows_the_score_the_drops_and_the_saving(tmp_path):
-    results = compared(tmp_path, grpo=PLAIN, fast=FAST, slow=SLOW)
+    results = compared(tmp_path, grpo=PLAIN, fair=FAIR, fast=FAST, slow=SLOW)
     axes = draw_accuracy(results, "steps")
     (score,) = [line for line in axes.lines if list(line.get_xdata()) == [0, 1]]
     assert list(score.get_ydata()) == pytest.approx([0.5, 0.5])
     reached = {line.get_xdata()[0] for line in axes.lines if line.get_marker() == "o"}
-    assert sorted(reached) == pytest.approx([4.0, 8.0])  # fast, and the end of grpo
+    assert sorted(reached) == pytest.approx([4.0, 16 / 3, 8.0])  # fast, fair, the end of grpo
     assert "−50 % steps" in texts(axes)
     assert "grpo at its last step: 0.500" in texts(axes)
     assert labelled(axes.figure)
@@ -112,16 +113,15 @@ def test_effective_fraction(tmp_path):
     assert labelled(figure)
 
 
-def test_metrics_share_a_legend_and_leave_gaps_where_nothing_was_measured():
+def test_metrics_share_a_legend_and_leave_out_what_was_not_measured():
     step_S = np.arange(1.0, 4)
     measured = [
         (0, "one", step_S, np.array([[np.nan, 1.0, 1.2], [np.nan, 1.2, 1.2]])),
         (2, "two", step_S, np.array([[1.0, 1.0, 1.0]])),
     ]
     figure = run_plots.over_steps([("ratio", 1.0, measured), ("ess", None, measured[:1])])
-    values = line(figure.axes[0], "one").get_ydata()
-    assert np.isnan(values[0])
-    assert list(values[1:]) == pytest.approx([1.1, 1.2])
+    assert list(line(figure.axes[0], "one").get_ydata()) == pytest.approx([1.15] * 3)
+    assert list(line(figure.axes[0], "two").get_ydata()) == pytest.approx([1.0] * 3)
     named = [text.get_text() for text in figure.axes[1].get_legend().get_texts()]
     assert named == ["one", "two"]
     assert labelled(figure)
@@ -156,6 +156,13 @@ def test_ages_are_shares():
     assert labelled(figure)
 
 
+def test_many_ages_are_curves():
+    axes = run_plots.replay_ages([(3, "arm", np.array([1, 20]))]).axes[0]
+    assert not axes.patches
+    assert list(axes.lines[0].get_xdata()) == list(range(1, 21))
+    assert list(axes.lines[0].get_ydata()) == [0.5, *[0.0] * 18, 0.5]
+
+
 def test_time_split_stacks_what_takes_time():
     parts = dict.fromkeys(run_plots.PART_NAMES, 0.0) | {"generate": 3.0, "update": 1.0}
     figure = run_plots.time_split([("arm", parts), ("other", parts | {"reference": 2.0})])
@@ -173,6 +180,8 @@ def test_visits_are_shares_where_the_pool_is_known():
     assert list(figure.axes[0].lines[0].get_ydata()) == [0.25, 0.1]
     assert figure.axes[0].get_legend().get_texts()[0].get_text() == "arm: 75 % never visited"
     assert "share of the pool" in figure.axes[0].get_ylabel()
+    ticks = figure.axes[0].yaxis.get_major_formatter()
+    assert [ticks(0.1), ticks(0.001)] == ["10 %", "0.1 %"]
     unknown = run_plots.visits([(0, visits), (1, run_data.Visits("b", np.array([5.0]), None))])
     assert list(unknown.axes[0].lines[0].get_ydata()) == [10.0, 4.0]
     assert unknown.axes[0].get_ylabel().startswith("questions")
