@@ -105,15 +105,65 @@ class EfficiencyConfig(Settings):
         "who chooses the questions: the host's own order, a reshuffled pass over the pool, or "
         "the predicted difficulty (DOTS)",
     )
+    estimator: Literal["attention", "posterior"] = setting(
+        "attention",
+        "what knows the difficulty: attention to the last references (the paper), or a posterior "
+        "from everything observed so far, with the attention predictor as prior",
+    )
+    prior_labels: str | None = setting(
+        None, "label table of other policies; the posterior starts from their mean difficulty"
+    )
     num_references: int = setting(
         256,
         "K: questions probed with a full group to learn the policy's level; 0 probes none, for "
         "estimators that learn from the batches alone",
         low=0,
     )
+    references: Literal["separate", "batch"] = setting(
+        "separate",
+        "reference groups are generated besides the batch and thrown away (the paper), or are "
+        "part of the batch and trained on",
+    )
+    adapt_references: bool = setting(
+        False,
+        "probe fewer questions as the posterior grows sure, down to none, and more if it errs",
+    )
+    enough_certainty: float = setting(
+        0.2,
+        "standard deviation of failure rates, mean over the pool, below which nothing is probed",
+        above=0.0,
+        high=0.5,
+    )
     steps_per_selection: int = setting(
         2, "mu: rollout steps that share one reference set and one selection", low=1
     )
+    criterion: Literal["target", "signal", "thompson"] = setting(
+        "target",
+        "prefer difficulties near the target (the paper), the expected signal E[p (1 - p)], or "
+        "difficulties near the target as drawn from the posterior",
+    )
+    explore_share: float = setting(
+        0.0, "share of the fresh groups for questions of high variance", low=0.0, high=1.0
+    )
+    revisit_share: float = setting(
+        0.0,
+        "share of the fresh groups for mastered questions, so that skills stay",
+        low=0.0,
+        high=1.0,
+    )
+    mastered_below: float = setting(
+        0.1, "difficulty of a mastered question, at most", low=0.0, high=1.0
+    )
+    oldest_share: float = setting(
+        0.0,
+        "share of the fresh groups for the questions seen longest ago; above 0 all come round",
+        low=0.0,
+        high=1.0,
+    )
+    park_after: int = setting(
+        0, "groups in a row without a success that park a question; 0 parks none", low=0
+    )
+    retest_after: int = setting(20, "steps until a parked question is tried again", low=1)
     target_difficulty: float = setting(
         0.5, "alpha: failure rate of the questions to prefer", low=0.0, high=1.0
     )
@@ -142,12 +192,45 @@ class EfficiencyConfig(Settings):
         low=0.0,
         high=1.0,
     )
+    refill: bool = setting(
+        False, "replace fresh groups whose rewards are all alike by further stored ones"
+    )
     drop_ineffective: bool = setting(
         False,
         "leave groups whose rewards are all alike out of the update: the gradient is the same, "
         "and takes less time",
     )
     capacity: int = setting(512, "C: most groups the replay buffer keeps", low=1, unit="groups")
+    replay_policy: Literal["uniform", "priority"] = setting(
+        "uniform", "which stored groups are replayed: any, or by |A| exp(-age / scale)"
+    )
+    priority_age_scale: float = setting(
+        4.0, "rollout steps in which the priority falls to 1 / e", above=0.0
+    )
+    max_age: int | None = setting(
+        None, "rollout steps after which a stored group is dropped; none keeps it", low=1
+    )
+    max_uses: int | None = setting(
+        None, "times a stored group is replayed at most; none sets no limit", low=1
+    )
+    min_ess: float = setting(
+        0.0,
+        "effective share of the replayed tokens below which less is replayed; 0 watches nothing",
+        low=0.0,
+        high=1.0,
+    )
+    max_ratio_drift: float | None = setting(
+        None,
+        "distance of the mean importance ratio from 1 above which less is replayed; none watches "
+        "nothing",
+        above=0.0,
+    )
+    second_moment_bound: float | None = setting(
+        None,
+        "largest mean (log ratio)^2 of replayed tokens; the most off-policy ones leave the loss; "
+        "none keeps all (M2PO has 0.04)",
+        above=0.0,
+    )
     advantage: Literal["host", "mean", "std"] = setting(
         "mean",
         "advantage of a rollout in its group: as the host computes it, r - mean (Eq. 1), or "
@@ -174,6 +257,8 @@ class EfficiencyConfig(Settings):
                 got=f"{self.fresh_fraction} and {self.replay_fraction}",
                 expected="at most 1 together",
             )
+        self._check_shares()
+        self._check_posterior()
         low, high = self.reward_range
         if not low < high:
             raise ConfigError(
@@ -181,6 +266,36 @@ class EfficiencyConfig(Settings):
                 got=[low, high],
                 expected="[lowest, highest] with lowest < highest",
             )
+
+    def _check_shares(self) -> None:
+        shares = ("explore_share", "revisit_share", "oldest_share")
+        total = sum(getattr(self, name) for name in shares)
+        if total > 1.0 + 1e-9:
+            raise ConfigError(
+                "the shares of the fresh groups make more than all of them",
+                got=", ".join(f"{name} = {getattr(self, name)}" for name in shares),
+                expected="at most 1 together; the rest goes to the criterion",
+            )
+        if self.refill and not self.replays:
+            raise ConfigError(
+                "efficiency.refill takes groups from the replay buffer",
+                got="no replay",
+                fix="set replay_fraction above 0, or refill to false",
+            )
+
+    def _check_posterior(self) -> None:
+        if self.estimator == "posterior":
+            return
+        for name, used in (
+            ("adapt_references", self.adapt_references),
+            ("prior_labels", self.prior_labels is not None),
+        ):
+            if used:
+                raise ConfigError(
+                    f"efficiency.{name} needs the posterior",
+                    got=f"estimator = {self.estimator!r}",
+                    fix='set estimator = "posterior"',
+                )
 
     @property
     def selects(self) -> bool:

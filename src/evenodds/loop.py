@@ -12,24 +12,31 @@
         loop.store(groups)
 
 Stage by stage: references.py draws K questions, difficulty/ predicts all others from them,
-selection.py picks the batch, replay.py completes it with recent groups. Under several processes
-each has a loop: process 0 decides for all, and each keeps the rollouts it generated.
+choice.py picks the batch, replay.py completes it with recent groups. Under several processes each
+has a loop: process 0 decides for all, and each keeps the rollouts it generated.
+
+With `references = "batch"` no separate groups are probed: the references are the first questions
+of the batch, and what is observed of them is known to be a uniform draw.
 """
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 
+from evenodds.choice import order_questions
 from evenodds.config import EfficiencyConfig
 from evenodds.difficulty.estimator import DifficultyEstimator, Estimate
 from evenodds.difficulty.scores import pearson
 from evenodds.errors import CheckpointError, ConfigError, RewardError
+from evenodds.history import QuestionHistory
 from evenodds.ranks import Ranks, SingleProcess
-from evenodds.references import draw_references
+from evenodds.references import ProbeRule, draw_references
 from evenodds.replay import ReplayBuffer
-from evenodds.selection import QuestionQueue, selection_logits
+from evenodds.replay_share import ReplayShare
+from evenodds.selection import QuestionQueue, gumbel_top_k
 from evenodds.state import State, generator_state, restore_generator
 from evenodds.types import BatchPlan, Group, Observation
 
@@ -43,23 +50,32 @@ class StepRecord:
         references: What was observed of the reference set; none where none was probed.
         reference_prediction_K: Predicted difficulty of those references, each without its own
             label.
+        in_batch: Whether the references are among the fresh groups, and not besides them.
         fresh: What was observed of the generated groups.
         fresh_prediction_F: Predicted difficulty of those; NaN where nothing predicts.
         replayed: Questions of the replayed groups.
         replayed_ages: Steps since each was generated.
         replayed_difficulty: Difficulty observed when each was generated.
+        replayed_uses: How often each was replayed, this time included.
+        num_refilled: Those among them that took the place of fresh groups without signal.
         buffer_size: Stored groups before this step's were added.
+        pool_bins: Questions of the whole pool whose estimated difficulty lies in each tenth of
+            [0, 1]; none where nothing is estimated, and on other processes than 0.
     """
 
     step: int
     references: Observation | None
     reference_prediction_K: Float[np.ndarray, " K"] | None
+    in_batch: bool
     fresh: Observation
     fresh_prediction_F: Float[np.ndarray, " F"]
     replayed: Int[np.ndarray, " R"]
     replayed_ages: Int[np.ndarray, " R"]
     replayed_difficulty: Float[np.ndarray, " R"]
+    replayed_uses: Int[np.ndarray, " R"]
+    num_refilled: int
     buffer_size: int
+    pool_bins: Int[np.ndarray, " 10"] | None
 
 
 class DataEfficientLoop:
@@ -102,12 +118,20 @@ class DataEfficientLoop:
         self.buffer = ReplayBuffer(
             _part(config.capacity, self.ranks.count, self.ranks.index),
             np.random.default_rng(seeds[2].spawn(self.ranks.count)[self.ranks.index]),
+            age_scale=config.priority_age_scale if config.replay_policy == "priority" else None,
+            max_age=config.max_age,
+            max_uses=config.max_uses,
         )
+        self.replay_share = ReplayShare(config.min_ess, config.max_ratio_drift)
+        self.probe_rule = ProbeRule(config.num_references, config.enough_certainty)
+        self.history = QuestionHistory(num_questions)
         self.step = 0  # rollout steps planned so far
         self.estimated: Estimate | None = None  # on process 0
         self._references: Observation | None = None
         self._reference_prediction_K: Float[np.ndarray, " K"] | None = None
         self._pearson = float("nan")
+        self._riders = np.empty(0, dtype=np.int64)  # references within the batch
+        self._num_refilled = 0
         self._plan = BatchPlan(num_fresh=0, questions=np.empty(0, dtype=np.int64))
         self._buffer_size = 0
         self.record: StepRecord | None = None
@@ -123,12 +147,22 @@ class DataEfficientLoop:
             excluded: Questions that may not be probed now.
         """
         self._references = self._reference_prediction_K = None
-        if not self._selection_is_due or not self.config.num_references:
+        if not self._selection_is_due or self.config.references == "batch":
             return np.empty(0, dtype=np.int64)
-        drawn_K = draw_references(
-            self.num_questions, self.config.num_references, self._reference_generator, excluded
-        )
+        drawn_K = self._draw_references(self.config.num_references, excluded)
         return self.ranks.broadcast(drawn_K)
+
+    def _draw_references(
+        self, most: int, excluded: Int[np.ndarray, " X"] | None
+    ) -> Int[np.ndarray, " K"]:
+        """As many as the posterior is unsure, the same number for each process."""
+        count = self.config.num_references
+        if self.config.adapt_references and self.ranks.index == 0:
+            assert self.estimator is not None, "checked when the loop was made"
+            count = self.probe_rule.count(self.estimator.estimate().variance_N)
+            count = -(-count // self.ranks.count) * self.ranks.count
+        count = min(count, most)
+        return draw_references(self.num_questions, count, self._reference_generator, excluded)
 
     def observe_references(self, references: Observation) -> None:
         """Predict the difficulty of the whole pool from the probed questions.
@@ -144,9 +178,25 @@ class DataEfficientLoop:
             )
         prediction_K = None
         if self.estimator is not None:
+            before = None if self.estimator.needs_references else self.estimator.estimate()
+            self._learn(before, references)
             self.estimator.probe(references)
             self.estimated = self.estimator.estimate()
-            prediction_K = self.estimated.difficulty_N[references.questions_K]
+            prediction = self.estimated if before is None else before
+            prediction_K = prediction.difficulty_N[references.questions_K]
+        self._note_references(references, prediction_K)
+
+    def _learn(self, estimate: Estimate | None, observation: Observation) -> None:
+        """What any observation says of questions and of the estimate before it, on process 0."""
+        self.history.observe(observation, self.step)
+        if estimate is not None:
+            rows = observation.questions_K
+            mean, variance = estimate.difficulty_N[rows], estimate.variance_N[rows]
+            self.probe_rule.learn(mean, variance, observation)
+
+    def _note_references(
+        self, references: Observation, prediction_K: Float[np.ndarray, " K"] | None
+    ) -> None:
         prediction_K = self.ranks.broadcast(prediction_K)
         assert prediction_K is not None, "process 0 has the estimator"
         self._references, self._reference_prediction_K = references, prediction_K
@@ -160,18 +210,33 @@ class DataEfficientLoop:
         Args:
             excluded: Questions that may not be generated now; at least a batch must remain.
         """
+        self.buffer.expire(self.step)
+        wanted = self.replay_share.of(self.replayed_per_rank)
         stored = self.ranks.gather(len(self.buffer))
-        enough = min(stored) >= self.replayed_per_rank
-        num_replayed = self.replayed_per_rank if enough else 0
+        num_replayed = wanted if min(stored) >= wanted else 0
         self._buffer_size = sum(stored)
+        self._num_refilled = 0
         num_fresh = self.groups_per_rank - num_replayed
         self._plan = BatchPlan(
             num_fresh=num_fresh,
             questions=self._select(num_fresh, excluded),
-            replayed=self.buffer.sample(num_replayed),
+            replayed=self.buffer.sample(num_replayed, self.step),
         )
         self.step += 1
         return self._plan
+
+    def refill(self, count: int) -> tuple[Group, ...]:
+        """Further stored groups, in place of fresh ones of this process without signal.
+
+        Args:
+            count: Places; there may be fewer groups.
+        """
+        taken = {group.question for group in self._plan.replayed}
+        left = sum(group.question not in taken for group in self.buffer.groups)
+        more = self.buffer.sample(min(count, left), self.step - 1, taken)
+        self._plan = dataclasses.replace(self._plan, replayed=(*self._plan.replayed, *more))
+        self._num_refilled = len(more)
+        return more
 
     @property
     def _selection_is_due(self) -> bool:
@@ -187,35 +252,51 @@ class DataEfficientLoop:
             spared = 0 if excluded is None else len(excluded)
             if self._selection_is_due:
                 self._draw(spared)
-            count = num_fresh * self.ranks.count
-            if count > self.num_questions - spared:
-                raise ConfigError(
-                    "too few questions are left to choose from",
-                    got=f"{count} wanted, {self.num_questions} questions, {spared} excluded",
-                )
-            if self.queue.available(excluded) < count:
-                self.queue.extend(self._logits())
-            chosen = self.queue.take(count, excluded)
-        chosen = self.ranks.broadcast(chosen)
+            chosen = self._take(num_fresh * self.ranks.count, excluded, spared)
+        chosen, self._riders = self.ranks.broadcast((chosen, self._riders))
         assert chosen is not None
         return chosen[self.ranks.index * num_fresh : (self.ranks.index + 1) * num_fresh]
+
+    def _take(
+        self, count: int, excluded: Int[np.ndarray, " X"] | None, spared: int
+    ) -> Int[np.ndarray, " B"]:
+        """References within the batch, if any, then what waits."""
+        if count > self.num_questions - spared:
+            raise ConfigError(
+                "too few questions are left to choose from",
+                got=f"{count} wanted, {self.num_questions} questions, {spared} excluded",
+            )
+        self._riders = np.empty(0, dtype=np.int64)
+        if self._selection_is_due and self.config.references == "batch":
+            self._riders = self._draw_references(count, excluded)
+            excluded = self._riders if excluded is None else np.r_[excluded, self._riders]
+        rest = count - len(self._riders)
+        if self.queue.available(excluded) < rest:
+            self.queue.extend(self._order(self.num_questions))
+        return np.concatenate([self._riders, self.queue.take(rest, excluded)])
 
     def _draw(self, spared: int) -> None:
         """Draw the questions of the next steps from what is known now."""
         assert self.estimator is not None, "checked when the loop was made"
-        if self._references is None:  # nothing was probed
+        if self._references is None and self._has_learned:  # nothing was probed now
             self.estimated = self.estimator.estimate()
         count = self.config.steps_per_selection * self._batch_size
-        self.queue.refill(self._logits(), count + spared)
+        self.queue.put(self._order(count + spared + self.config.num_references))
 
-    def _logits(self) -> Float[np.ndarray, " N"]:
-        if not self.config.predicts:
-            return np.zeros(self.num_questions)
-        assert self.estimated is not None, "plan_references comes before plan_batch"
-        return selection_logits(
-            self.estimated.difficulty_N,
-            target=self.config.target_difficulty,
-            temperature=self.config.selection_temperature,
+    @property
+    def _has_learned(self) -> bool:
+        """Whether the estimator can say anything."""
+        assert self.estimator is not None, "checked when the loop was made"
+        return self.step > 0 or not self.estimator.needs_references
+
+    def _order(self, count: int) -> Int[np.ndarray, " M"]:
+        """The next questions, by what is known; at random where nothing is."""
+        generator = self.queue.generator
+        if not self.config.predicts or self.estimated is None:
+            zeros_N = np.zeros(self.num_questions)
+            return gumbel_top_k(zeros_N, min(count, self.num_questions), generator)
+        return order_questions(
+            self.config, self.estimated, self.history, self.step, count, generator
         )
 
     # Step 8: learn from what was generated
@@ -225,30 +306,64 @@ class DataEfficientLoop:
         prediction_F = None
         if self.estimated is not None:
             prediction_F = self.estimated.difficulty_N[fresh.questions_K]
-        if self.estimator is not None:
-            self.estimator.observe(fresh)
+        self._take_in(fresh)
         prediction_F = self.ranks.broadcast(prediction_F)
         if prediction_F is None:
             prediction_F = np.full(len(fresh.questions_K), np.nan, dtype=np.float32)
         mine = [
-            (group.question, self.step - 1 - group.step, group.difficulty)
+            (
+                group.question,
+                self.step - 1 - group.step,
+                group.difficulty,
+                self.buffer.uses(group.question),
+            )
             for group in self._plan.replayed
         ]
         replayed = [facts for part in self.ranks.gather(mine) for facts in part]
-        questions, ages, difficulties = zip(*replayed, strict=True) if replayed else ((), (), ())
+        columns = zip(*replayed, strict=True) if replayed else ((), (), (), ())
+        questions, ages, difficulties, uses = columns
         self.record = StepRecord(
             step=self.step - 1,
             references=self._references,
             reference_prediction_K=self._reference_prediction_K,
+            in_batch=self.config.references == "batch",
             fresh=fresh,
             fresh_prediction_F=prediction_F,
             replayed=np.array(questions, dtype=np.int64),
             replayed_ages=np.array(ages, dtype=np.int64),
             replayed_difficulty=np.array(difficulties, dtype=np.float32),
+            replayed_uses=np.array(uses, dtype=np.int64),
+            num_refilled=sum(self.ranks.gather(self._num_refilled)),
             buffer_size=self._buffer_size,
+            pool_bins=None if self.estimated is None else _bins(self.estimated.difficulty_N),
         )
         if self.config.replays:
             self.buffer.discard(fresh.questions_K[fresh.effective_K].tolist())
+
+    def _take_in(self, fresh: Observation) -> None:
+        """Teach the estimator; references within the batch are a uniform draw, and said to be."""
+        is_rider_F = np.isin(fresh.questions_K, self._riders)
+        riders, chosen = fresh.where(is_rider_F), fresh.where(~is_rider_F)
+        prediction_K = None
+        if self.estimator is not None:
+            self._learn(self.estimated, fresh)
+            prediction_K = np.full(len(riders.questions_K), np.nan, dtype=np.float32)
+            if self.estimated is not None:
+                prediction_K = self.estimated.difficulty_N[riders.questions_K]
+            if len(riders.questions_K):
+                self.estimator.probe(riders)
+            self.estimator.observe(chosen)
+        if len(self._riders):
+            self._note_references(riders, prediction_K)
+
+    def note_ratios(self, ess: float, mean_ratio: float) -> None:
+        """Take in the importance ratios of the replayed tokens of all processes.
+
+        Args:
+            ess: Effective share of them, in [0, 1]; NaN where nothing was replayed.
+            mean_ratio: Their mean.
+        """
+        self.replay_share.note(ess, mean_ratio)
 
     def store(self, groups: list[Group]) -> None:
         """Keep the effective groups that this process generated."""
@@ -262,12 +377,23 @@ class DataEfficientLoop:
         return {
             "select/num_fresh": float(len(record.fresh.questions_K)),
             "select/num_references": float(
-                0 if record.references is None else len(record.references.questions_K)
+                0
+                if record.references is None or record.in_batch
+                else len(record.references.questions_K)
+            ),
+            "select/num_joined": float(
+                len(record.references.questions_K)
+                if record.references is not None and record.in_batch
+                else 0
             ),
             "select/predicted_difficulty_mean": _mean(record.fresh_prediction_F),
             "select/observed_difficulty_mean": _mean(record.fresh.difficulty_K),
             "select/effective_fraction": _mean(record.fresh.effective_K),
             "select/pearson": self._pearson,
+            "select/uncertainty": _deviation(self.estimated),
+            "select/surprise": self.probe_rule.surprise,
+            "replay/share": self.replay_share.factor,
+            "replay/num_refilled": float(record.num_refilled),
             "replay/num_replayed": float(len(record.replayed)),
             "replay/size": float(record.buffer_size),
             "replay/age_mean": _mean(record.replayed_ages),
@@ -292,7 +418,14 @@ class DataEfficientLoop:
         if self.estimated is not None:  # not what the estimator says now: it has seen more since
             own.tensors["difficulty"] = torch.from_numpy(self.estimated.difficulty_N.copy())
             own.tensors["variance"] = torch.from_numpy(self.estimated.variance_N.copy())
-        parts = {"loop": own, "queue": self.queue.state(), "buffer": self.buffer.state()}
+        parts = {
+            "loop": own,
+            "queue": self.queue.state(),
+            "buffer": self.buffer.state(),
+            "history": self.history.state(),
+            "probe_rule": self.probe_rule.state(),
+            "replay_share": self.replay_share.state(),
+        }
         if self.estimator is not None:
             parts["estimator"] = self.estimator.state()
         return State.of_parts(parts)
@@ -325,6 +458,9 @@ class DataEfficientLoop:
         restore_generator(self.buffer.generator, generators["replay"])
         self.queue.restore(state.part("queue"))
         self.buffer.restore(state.part("buffer"))
+        self.history.restore(state.part("history"))
+        self.probe_rule.restore(state.part("probe_rule"))
+        self.replay_share.restore(state.part("replay_share"))
 
     @property
     def _batch_size(self) -> int:
@@ -375,7 +511,7 @@ def check_sizes(
         processes: Number of processes.
     """
     shared = {"groups a step": groups_per_step}
-    if config.predicts:
+    if config.predicts and config.references == "separate":
         shared["references"] = config.num_references
     for name, count in shared.items():
         if count % processes:
@@ -407,6 +543,17 @@ def check_sizes(
             expected="capacity at least (1 - fresh_fraction) times the groups of a batch",
             fix=f"set capacity to {replayed_per_rank * processes} or more",
         )
+
+
+def _bins(difficulty_N: Float[np.ndarray, " N"]) -> Int[np.ndarray, " 10"]:
+    return np.histogram(difficulty_N, bins=10, range=(0.0, 1.0))[0]
+
+
+def _deviation(estimate: Estimate | None) -> float:
+    """Mean standard deviation of the failure rates; NaN where no uncertainty is claimed."""
+    if estimate is None or not estimate.variance_N.any():
+        return float("nan")
+    return float(np.sqrt(estimate.variance_N).mean())
 
 
 def _mean(values: np.ndarray) -> float:

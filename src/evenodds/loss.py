@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 AdvantageForm = Literal["mean", "std"]
@@ -37,6 +37,23 @@ def importance_ratio(
 ) -> Float[Tensor, "*shape"]:
     """pi / mu for each token."""
     return torch.exp(logprobs - behaviour_logprobs)
+
+
+def second_moment_mask(log_ratios_X: Float[Tensor, " X"], bound: float) -> Bool[Tensor, " X"]:
+    """Which tokens stay when the largest |log ratio| leave until mean (log ratio)^2 <= bound.
+
+    The second moment of the log ratios bounds how far the behaviour policy is from the present
+    one; leaving out its few largest terms keeps most stale tokens (after arXiv 2510.01161).
+
+    Args:
+        log_ratios_X: log pi_old / mu of replayed tokens, in nats.
+        bound: Largest second moment, in nats squared.
+    """
+    squares, order = torch.sort(log_ratios_X.double().square())
+    counts = torch.arange(1, len(squares) + 1, device=squares.device)
+    mask = torch.zeros(len(squares), dtype=torch.bool, device=squares.device)
+    mask[order] = squares.cumsum(0) <= bound * counts
+    return mask
 
 
 def off_policy_loss(

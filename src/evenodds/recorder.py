@@ -72,8 +72,11 @@ class RunRecorder:
                 "id": ids(record.replayed),
                 "age": record.replayed_ages.tolist(),
                 "observed": _rounded(record.replayed_difficulty),
+                "uses": record.replayed_uses.tolist(),
             },
             "reference": {"id": [], "predicted": [], "observed": []},
+            "references_in_batch": record.in_batch,
+            "pool": None if record.pool_bins is None else record.pool_bins.tolist(),
         }
         if references is not None:
             assert record.reference_prediction_K is not None

@@ -1,7 +1,11 @@
 """Stage 5. From difficulty to the questions to train on.
 
-P(q) is proportional to exp(-|d_q - alpha| / tau), without replacement (method, step 4).
+The paper's criterion: P(q) is proportional to exp(-|d_q - alpha| / tau), without replacement
+(method, step 4). Beside it stand the expected signal and Thompson sampling, which look at how
+sure an estimate is, and batches in which several orders of the questions have a share.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -21,6 +25,75 @@ def selection_logits(
         temperature: tau > 0, in units of difficulty.
     """
     return -np.abs(difficulty_N - target) / temperature
+
+
+def expected_signal(
+    difficulty_N: Float[np.ndarray, " N"], variance_N: Float[np.ndarray, " N"]
+) -> Float[np.ndarray, " N"]:
+    """E[p (1 - p)] = m (1 - m) - v of an uncertain rate p with mean m and variance v.
+
+    The squared norm of a group's policy gradient is proportional to p (1 - p) (arXiv 2506.05316,
+    Theorem 1). A question that is merely unknown has a smaller expected signal than one that is
+    known to lie at even odds.
+
+    Args:
+        difficulty_N: m, or 1 - m, in [0, 1].
+        variance_N: v, at most m (1 - m); cut to that.
+    """
+    difficulty_N = difficulty_N.astype(np.float64)
+    return np.maximum(difficulty_N * (1.0 - difficulty_N) - variance_N, 0.0)
+
+
+def drawn_difficulty(
+    difficulty_N: Float[np.ndarray, " N"],
+    variance_N: Float[np.ndarray, " N"],
+    generator: np.random.Generator,
+) -> Float[np.ndarray, " N"]:
+    """A draw from each posterior, as a Beta with this mean and variance (Thompson sampling).
+
+    Beta(m k, (1 - m) k) with k = m (1 - m) / v - 1. The mean itself where no uncertainty is
+    claimed, and a coin of 0 and 1 where the variance is as large as it can be.
+    """
+    mean_N = difficulty_N.astype(np.float64)
+    drawn_N = mean_N.copy()
+    most_N = mean_N * (1.0 - mean_N)
+    uncertain_N = (variance_N > 0) & (most_N > 0)
+    mean, most = mean_N[uncertain_N], most_N[uncertain_N]
+    strength = np.maximum(most / variance_N[uncertain_N] - 1.0, 1e-3)
+    drawn_N[uncertain_N] = generator.beta(mean * strength, (1.0 - mean) * strength)
+    return drawn_N
+
+
+def compose(
+    orders: Sequence[tuple[float, Int[np.ndarray, " M"]]], count: int
+) -> Int[np.ndarray, " count"]:
+    """One order of `count` different questions in which each given order has its share.
+
+    At each place the order that is furthest behind its share gives its next question that was not
+    taken yet; one that has no more leaves its places to the others.
+
+    Args:
+        orders: Shares above 0, and different questions in each; the last holds `count` questions
+            at least, or all there are.
+        count: Places.
+    """
+    places = [iter(order.tolist()) for _, order in orders]
+    given = [0] * len(orders)
+    shares = [share for share, _ in orders]
+    taken: dict[int, None] = {}
+    open_orders = set(range(len(orders)))
+    while len(taken) < count and open_orders:
+        at = max(
+            open_orders, key=lambda place: (shares[place] * (len(taken) + 1) - given[place], -place)
+        )
+        for question in places[at]:
+            if question not in taken:
+                taken[question] = None
+                given[at] += 1
+                break
+        else:
+            open_orders.discard(at)
+    return np.fromiter(taken, dtype=np.int64, count=len(taken))
 
 
 def gumbel_top_k(
@@ -59,16 +132,19 @@ class QuestionQueue:
 
     def refill(self, logits_N: Float[np.ndarray, " N"], count: int) -> None:
         """Forget what waits and draw `count` questions anew (all, if there are fewer)."""
-        self._waiting = gumbel_top_k(logits_N, min(count, len(logits_N)), self.generator)
+        self.put(gumbel_top_k(logits_N, min(count, len(logits_N)), self.generator))
 
-    def extend(self, logits_N: Float[np.ndarray, " N"]) -> None:
-        """Let the whole pool, drawn anew, wait behind the questions that still do.
+    def put(self, questions: Int[np.ndarray, " M"]) -> None:
+        """Forget what waits and let these wait, in their order."""
+        self._waiting = questions
+
+    def extend(self, order: Int[np.ndarray, " N"]) -> None:
+        """Let the whole pool, in this order, wait behind the questions that still do.
 
         Those come last in the new order, so that no batch holds a question twice. A question that
         already waits twice, because it was excluded for long, is not added again.
         """
-        order = gumbel_top_k(logits_N, len(logits_N), self.generator)
-        waits = np.bincount(self._waiting, minlength=len(logits_N))[order]
+        waits = np.bincount(self._waiting, minlength=len(order))[order]
         self._waiting = np.concatenate([self._waiting, order[waits == 0], order[waits == 1]])
 
     def available(self, excluded: Int[np.ndarray, " X"] | None = None) -> int:

@@ -92,6 +92,15 @@ class Observation:
     effective_K: Bool[np.ndarray, " K"]
     samples_K: Int[np.ndarray, " K"]
 
+    def where(self, kept_K: Bool[np.ndarray, " K"]) -> "Observation":
+        """The part of it of these questions."""
+        return Observation(
+            self.questions_K[kept_K],
+            self.difficulty_K[kept_K],
+            self.effective_K[kept_K],
+            self.samples_K[kept_K],
+        )
+
     @staticmethod
     def of_rewards(
         questions_K: Int[np.ndarray, " K"], rewards_KG: Float[np.ndarray, "K G"]
