@@ -14,8 +14,9 @@ as a Gaussian factor of theta: mean y and precision lambda at the step it was la
    (assumed density filtering), and divides the prior out again: the question's new factor;
 4. fits what questions share to all factors.
 
-The drift and the size of the ability's steps are weighted by how well each of a few values
-predicted what was then observed; nothing is to be tuned.
+An estimate takes all logits times a sharpness, which is 1 where the model is true. It, the drift
+and the size of the ability's steps are weighted by how well each of a few values predicted what
+was then observed; nothing is to be tuned.
 """
 
 from dataclasses import dataclass
@@ -33,7 +34,8 @@ from evenodds.types import Observation
 
 DRIFTS = np.array([0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0])  # variance of theta a step
 ABILITY_STEPS = np.array([0.003, 0.01, 0.03, 0.1, 0.3, 1.0])  # standard deviation a step
-MEMORY = 0.98  # of a step's evidence for them, per further step: both may change in a run
+SHARPNESS = 1.1 ** np.arange(-3.0, 4.0)  # of all logits
+MEMORY = 0.98  # of a step's evidence for them, per further step: all may change in a run
 PASSES = 2  # of factors and shared prior over a new observation, as each depends on the other
 LEAST_PRECISION = 1e-9  # of a factor; rounding can take it to 0
 
@@ -76,6 +78,7 @@ class EvidencePosterior:
         self.shared = SharedPrior(num_questions, features_ND)
         self.ability = Ability()
         self.drift = Weighted(DRIFTS)
+        self.sharpness = Weighted(SHARPNESS)
         self.step = 0  # of the next observation; the first has 0
         self._probed = False  # at this step, so that its batch is no new step
         self._prior_speaks = prior is not None and not prior.needs_references
@@ -103,7 +106,10 @@ class EvidencePosterior:
     def estimate(self) -> Estimate:
         """What is known of every question, under the policy of the last observation."""
         mean_N, variance_N = self._combined(None, self.drift.value)
-        rate_N, spread_N = success_moments(mean_N + self.ability.value, variance_N)
+        sharpness = self.sharpness.value
+        rate_N, spread_N = success_moments(
+            sharpness * (mean_N + self.ability.value), sharpness**2 * variance_N
+        )
         return Estimate(1.0 - rate_N, spread_N)
 
     def _inform(self) -> None:
@@ -119,6 +125,7 @@ class EvidencePosterior:
     def _begin_step(self) -> None:
         self.step += 1
         self.drift.forget()
+        self.sharpness.forget()
         if self.step > 1:
             self.ability.forget()
 
@@ -134,6 +141,8 @@ class EvidencePosterior:
         rows_K, solved_K, samples_K = merged(observation)
         if not len(rows_K):
             return
+        if self.step > 1:  # before, the prior is a guess, and so is where all logits lie
+            self._learn_sharpness(rows_K, solved_K, samples_K)
         seen_K = self._factors.precision_N[rows_K] > 0
         if seen_K.any():
             self._learn_dynamics(rows_K[seen_K], solved_K[seen_K], samples_K[seen_K])
@@ -141,6 +150,21 @@ class EvidencePosterior:
         for _ in range(PASSES):
             self._update(rows_K, solved_K, samples_K, before)
             self._fit()
+
+    def _learn_sharpness(
+        self,
+        rows_K: Int[np.ndarray, " K"],
+        solved_K: Float[np.ndarray, " K"],
+        samples_K: Float[np.ndarray, " K"],
+    ) -> None:
+        """How well each sharpness predicts what was observed, from what was known before."""
+        mean_K, variance_K = self._combined(rows_K, self.drift.value)
+        mean_K = mean_K + self.ability.value
+        ahead = [
+            binomial_posterior(sharp * mean_K, sharp**2 * variance_K, solved_K, samples_K)[2].sum()
+            for sharp in SHARPNESS
+        ]
+        self.sharpness.learn(np.array(ahead))
 
     def _learn_dynamics(
         self,
@@ -198,6 +222,7 @@ class EvidencePosterior:
             "factors": self._factors.state(),
             "ability": self.ability.state(),
             "drift": self.drift.state(),
+            "sharpness": self.sharpness.state(),
             "shared": self.shared.state(),
         }
         if self.prior is not None:
@@ -219,6 +244,7 @@ class EvidencePosterior:
         self._inform()
         self.ability.restore(state.part("ability"))
         self.drift.restore(state.part("drift"))
+        self.sharpness.restore(state.part("sharpness"))
         self.shared.restore(state.part("shared"))
 
 

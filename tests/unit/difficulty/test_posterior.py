@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from evenodds.difficulty import AttentionPredictor, DifficultyEstimator, EvidencePosterior
 from evenodds.difficulty.baselines import LastLabel
-from evenodds.difficulty.logit_normal import binomial_posterior
+from evenodds.difficulty.logit_normal import binomial_posterior, success_moments
 from evenodds.difficulty.posterior import DRIFTS, Ability, Factors, Weighted, merged, product
 from evenodds.difficulty.scores import standardised_error
 from evenodds.difficulty.shared_prior import SharedPrior
@@ -264,6 +264,31 @@ def test_stated_uncertainty_is_true_where_the_model_is(samples):
             standardised_error(estimate.difficulty_N, estimate.variance_N, labels, np.full(size, 8))
         )
     assert np.mean(errors[1:]) == pytest.approx(1.0, abs=0.1)
+    assert posterior.sharpness.value == pytest.approx(1.0, abs=0.2)
+
+
+def test_sharpness_scales_all_logits():
+    posterior = EvidencePosterior(5)
+    posterior.observe(observation([0, 1, 2], [0.0, 0.25, 0.875]))
+    mean, variance = posterior._combined(None, posterior.drift.value)
+    posterior.sharpness.learn(np.array([0.0, 0, 0, 0, 0, 0, 1e3]))
+    rate, spread = success_moments(1.331 * mean, 1.331**2 * variance)
+    assert posterior.estimate().difficulty_N == pytest.approx(1 - rate)
+    assert posterior.estimate().variance_N == pytest.approx(spread)
+
+
+def test_sharpness_is_what_predicts_best():
+    posterior = EvidencePosterior(4)
+    posterior.observe(observation([0, 1], [0.25, 0.5]))
+    posterior.step += 1
+    mean, variance = posterior._combined(np.array([0, 3]), posterior.drift.value)
+    solved, samples = np.array([6.0, 0.0]), np.array([8.0, 8.0])
+    expected = [
+        binomial_posterior(k * mean, k**2 * variance, solved, samples)[2].sum()
+        for k in 1.1 ** np.arange(-3.0, 4.0)
+    ]
+    posterior._learn_sharpness(np.array([0, 3]), solved, samples)
+    assert posterior.sharpness.evidence_J == pytest.approx(expected)
 
 
 def test_drift_is_found():
