@@ -34,7 +34,8 @@ def criterion_logits(
     """
     difficulty_N, tau = estimate.difficulty_N, config.selection_temperature
     if config.criterion == "signal":
-        return expected_signal(difficulty_N, estimate.variance_N) / tau
+        signal_N = expected_signal(difficulty_N, estimate.variance_N)
+        return (signal_N + config.curiosity * estimate.variance_N) / tau
     if config.criterion == "thompson":
         difficulty_N = drawn_difficulty(difficulty_N, estimate.variance_N, generator)
     return selection_logits(difficulty_N, target=config.target_difficulty, temperature=tau)

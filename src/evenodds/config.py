@@ -142,6 +142,12 @@ class EfficiencyConfig(Settings):
         "prefer difficulties near the target (the paper), the expected signal E[p (1 - p)], or "
         "difficulties near the target as drawn from the posterior",
     )
+    curiosity: float = setting(
+        0.0,
+        "with `signal`, add this many variances of the success rate: what a group teaches about "
+        "its question, beside what it teaches the policy",
+        low=0.0,
+    )
     explore_share: float = setting(
         0.0, "share of the fresh groups for questions of high variance", low=0.0, high=1.0
     )

@@ -136,6 +136,22 @@ def read_labels(path: Path) -> LabelTable:
     return table_of_rows(reader(path), path.name)
 
 
+def difficulty_of_one(labels: LabelTable, ids: Sequence[str]) -> Float[np.ndarray, " N"]:
+    """Difficulties of these questions for the one policy of a table; NaN where it has none.
+
+    Raises:
+        DataError: the table is of several policies, or knows none of the questions.
+    """
+    if len(labels.policies) != 1:
+        raise DataError(
+            "labels to start from must be of one policy",
+            got=some(labels.policies),
+            expected="one policy",
+            fix="write the rows of one policy to a table of their own",
+        )
+    return labels.aligned(ids).difficulty_LN[0]
+
+
 def read_questions(source: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Ids and texts of a question pool, or of the questions of a label table.
 

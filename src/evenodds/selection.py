@@ -65,7 +65,7 @@ def drawn_difficulty(
 
 
 def compose(
-    orders: Sequence[tuple[float, Int[np.ndarray, " M"]]], count: int
+    orders: Sequence[tuple[float, Int[np.ndarray, " _"]]], count: int
 ) -> Int[np.ndarray, " count"]:
     """One order of `count` different questions in which each given order has its share.
 

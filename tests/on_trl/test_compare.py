@@ -65,10 +65,10 @@ def command(config, out):
 @pytest.fixture(scope="module")
 def finished(config, tmp_path_factory):
     out = tmp_path_factory.mktemp("comparison") / "out"
-    environment = pytest.MonkeyPatch()
-    environment.setenv("PYTHONPATH", str(config.parent))
-    assert main(command(config, out)) == 0
-    environment.undo()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(config.parent))
+        patch.syspath_prepend(config.parent)
+        assert main(command(config, out)) == 0
     return out
 
 

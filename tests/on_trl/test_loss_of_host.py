@@ -1,10 +1,12 @@
 """The host's loss on a batch with replayed rows is the explicit off-policy loss."""
 
+import numpy as np
 import pytest
 import torch
 
 from evenodds.loss import off_policy_loss
 from evenodds.trl import batch as batches
+from evenodds.trl.rollout_step import ratios_of_totals
 
 from tiny_trl import SMALL
 
@@ -121,10 +123,20 @@ def test_metrics_give_the_mean_ratio(make_trainer):
     trainer = make_trainer(REPLAYING, max_steps=5, learning_rate=2e-2)
     mixed = micro_batches(trainer)
     (_, step) = mixed[-1]
-    total, count = step.ratio_totals
+    total, squares, count = step.ratio_totals
     tokens = sum(
         int((inputs[batches.REPLAYED][:, None] & inputs["completion_mask"].bool()).sum())
         for inputs, _ in mixed
     )
     assert count == tokens
     assert trainer.step_metrics["replay/ratio_mean"] == pytest.approx(total / count)
+    assert trainer.step_metrics["replay/ess"] == pytest.approx(total**2 / (count * squares))
+
+
+def test_spread_of_ratios_by_hand():
+    # ratios 1, 1, 2, 4: mean 2, variance (1 + 1 + 4 + 16) / 4 - 4, effective share 64 / (4 * 22)
+    found = ratios_of_totals(8.0, 22.0, 4)
+    assert found["replay/ratio_mean"] == 2.0
+    assert found["replay/ratio_std"] == pytest.approx(1.5**0.5)
+    assert found["replay/ess"] == pytest.approx(64 / 88)
+    assert np.isnan(ratios_of_totals(0.0, 0.0, 0)["replay/ess"])

@@ -125,7 +125,8 @@ def test_a_run_leaves_its_folder(folder, tmp_path, capsys):
     assert f"The report lies in {out / 'report.html'}" in printed
     assert "accuracy-steps.png" in {path.name for path in (out / "report-pictures").iterdir()}
     chosen = read(out / "selections.jsonl")
-    assert {"fresh", "replayed", "reference", "step"} == set(chosen[0])
+    parts = {"fresh", "replayed", "reference", "references_in_batch", "pool", "step"}
+    assert parts == set(chosen[0])
     assert (out / "final/model.safetensors").exists()
     assert not list(out.rglob("*.bin"))
     assert not list(out.rglob("*.pt*"))

@@ -24,20 +24,26 @@ def test_a_selection_by_hand(tmp_path):
         step=0,
         references=observation([3, 4], [0.5, 1.0]),
         reference_prediction_K=np.array([0.25, 0.75], dtype=np.float32),
+        in_batch=False,
         fresh=observation([7], [0.125]),
         fresh_prediction_F=np.array([np.nan], dtype=np.float32),
         replayed=np.array([9]),
         replayed_ages=np.array([2]),
         replayed_difficulty=np.array([0.5], dtype=np.float32),
+        replayed_uses=np.array([3]),
+        num_refilled=0,
         buffer_size=1,
+        pool_bins=np.arange(10),
     )
     RunRecorder(tmp_path).selection(1, record, lambda row: f"q{row}")
     assert lines(tmp_path / "selections.jsonl") == [
         {
             "step": 1,
             "fresh": {"id": ["q7"], "predicted": [None], "observed": [0.125]},
-            "replayed": {"id": ["q9"], "age": [2], "observed": [0.5]},
+            "replayed": {"id": ["q9"], "age": [2], "observed": [0.5], "uses": [3]},
             "reference": {"id": ["q3", "q4"], "predicted": [0.25, 0.75], "observed": [0.5, 1.0]},
+            "references_in_batch": False,
+            "pool": list(range(10)),
         }
     ]
 

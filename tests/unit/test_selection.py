@@ -65,11 +65,10 @@ def test_queue_hands_out_the_draws_in_order_and_each_question_once():
 
 def test_queue_of_a_small_pool_goes_round_without_repeating_within_a_batch():
     queue = QuestionQueue(np.random.default_rng(0))
-    logits = np.zeros(5)
     seen = []
     for _ in range(10):
         if len(queue) < 3:
-            queue.extend(logits)
+            queue.extend(gumbel_top_k(np.zeros(5), 5, queue.generator))
         batch = queue.take(3).tolist()
         assert len(set(batch)) == 3
         seen += batch

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenodds.config import Settings
-from evenodds.errors import ConfigError, DataError, some
+from evenodds.errors import ConfigError
 from evenodds.files import write_json, write_text
 from evenodds.study_config import FitConfig, ScoringConfig, SimulationConfig, SplitConfig
 
@@ -277,18 +277,13 @@ def _simulate(options: argparse.Namespace) -> int:
 
 def _material(options: argparse.Namespace, history: "LabelTable") -> Any:
     from evenodds.difficulty import PredictorModel
-    from evenodds.labels import read_labels
+    from evenodds.labels import difficulty_of_one, read_labels
     from evenodds.study import Material
 
     embeddings = None if options.embeddings is None else _embeddings(options.embeddings)
     prior_N = None
     if options.prior is not None:
-        prior = read_labels(options.prior).aligned(history.ids)
-        if len(prior.policies) != 1:
-            raise DataError(
-                "--prior is of several policies", got=some(prior.policies), expected="one"
-            )
-        prior_N = prior.difficulty_LN[0]
+        prior_N = difficulty_of_one(read_labels(options.prior), history.ids)
     return Material(
         history=history,
         embeddings_NE=None if embeddings is None else embeddings.aligned(history.ids),

@@ -103,5 +103,7 @@ def _stop(processes: Sequence["subprocess.Popen[bytes]"]) -> None:
 
 
 def _last_words(run: PlannedRun) -> str:
+    """The error that the run ended with, or else the last line of its log."""
     lines = (run.folder / LOG).read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return lines[-1] if lines else "no word"
+    said = [place for place, line in enumerate(lines) if line.startswith("evenodds: ")]
+    return " ".join(" ".join(lines[said[-1] if said else -1 :]).split()) or "no word"

@@ -155,8 +155,7 @@ def _replay(history: LabelTable, strategy: Strategy, config: SimulationConfig, s
     seed += config.first_seed
     setting, groups = strategy.config(config.budget, config.selection_temperature)
     estimator = strategy.make()
-    chooser = strategy.chooser(estimator)
-    loop = DataEfficientLoop(setting, len(history), groups, estimator=chooser, seed=seed)
+    loop = DataEfficientLoop(setting, len(history), groups, estimator=estimator, seed=seed)
     run = _Run({name: [] for name in METRICS}, [], [])
     seen_N: Bool[np.ndarray, " N"] = np.zeros(len(history), dtype=bool)
     for visit in range(len(history.policies)):

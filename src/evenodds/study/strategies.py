@@ -50,10 +50,6 @@ class Strategy:
     learns: bool = True
     curiosity: float | None = None
 
-    def chooser(self, estimator: DifficultyEstimator) -> DifficultyEstimator:
-        """What the loop picks by, where this estimator knows."""
-        return estimator if self.curiosity is None else Curious(estimator, self.curiosity)
-
     def config(self, budget: int, temperature: float) -> tuple[EfficiencyConfig, int]:
         """The loop's setting, and groups a step, for this many observed questions a visit."""
         references = max(2, round(REFERENCE_SHARE * budget)) if self.probes else 0
@@ -64,49 +60,11 @@ class Strategy:
                 "steps_per_selection": 1,
                 "selection_temperature": temperature,
                 "fresh_fraction": 1.0,
+                "criterion": "target" if self.curiosity is None else "signal",
+                "curiosity": self.curiosity or 0.0,
             }
         )
         return config, budget - references
-
-
-class Curious:
-    """Hands on an estimate so that questions near 1/2 are those most worth to be picked.
-
-    A question is worth E[p (1 - p)] + c Var[p] = d (1 - d) + (c - 1) v: what its group teaches the
-    policy on average, and what it may teach about the question.
-
-    Args:
-        estimator: It knows; everything is handed through to it.
-        curiosity: c.
-    """
-
-    def __init__(self, estimator: DifficultyEstimator, curiosity: float) -> None:
-        self.estimator = estimator
-        self.curiosity = curiosity
-        self.needs_references = estimator.needs_references
-
-    def probe(self, references: Observation) -> None:
-        """Hand on."""
-        self.estimator.probe(references)
-
-    def observe(self, fresh: Observation) -> None:
-        """Hand on."""
-        self.estimator.observe(fresh)
-
-    def estimate(self) -> Estimate:
-        """Difficulties that lie from 1/2 as far as questions from the one most worth."""
-        known = self.estimator.estimate()
-        difficulty_N = known.difficulty_N.astype(np.float64)
-        worth_N = difficulty_N * (1 - difficulty_N) + (self.curiosity - 1) * known.variance_N
-        return Estimate(np.clip(0.5 - worth_N.max() + worth_N, 0.0, 0.5), known.variance_N)
-
-    def state(self) -> State:
-        """That of the estimator."""
-        return self.estimator.state()
-
-    def restore(self, state: State) -> None:
-        """Take over a state of the estimator."""
-        self.estimator.restore(state)
 
 
 class Oracle:

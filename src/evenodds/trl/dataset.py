@@ -42,6 +42,11 @@ class DatasetQuestions:
         return self._ids[question]
 
     @property
+    def ids(self) -> list[str]:
+        """Content ids, in order."""
+        return list(self._ids)
+
+    @property
     def digest(self) -> str | None:
         """Hash of all ids in their order; none where the host reads a stream."""
         if self._dataset is None:

@@ -40,8 +40,7 @@ class RolloutStep:
         self.losses: list[Tensor] = []
         self.fresh: tuple[Batch, Int[np.ndarray, " B"], Float[np.ndarray, "B G"]] | None = None
         self._logps_RT: Tensor | None = None
-        self._ratio_sum = 0.0
-        self._ratio_count = 0
+        self._ratio_totals = (0.0, 0.0, 0)
 
     @contextlib.contextmanager
     def timed(self, part: str) -> Iterator[None]:
@@ -93,13 +92,37 @@ class RolloutStep:
 
     def note_ratios(self, ratios: Float[Tensor, " X"]) -> None:
         """Count importance ratios pi_old / mu of replayed tokens."""
-        self._ratio_sum += float(ratios.sum())
-        self._ratio_count += ratios.numel()
+        total, squares, count = self._ratio_totals
+        exact = ratios.double()
+        self._ratio_totals = (
+            total + float(exact.sum()),
+            squares + float(exact.square().sum()),
+            count + ratios.numel(),
+        )
 
     @property
-    def ratio_totals(self) -> tuple[float, int]:
-        """Sum and number of the ratios noted by this process."""
-        return self._ratio_sum, self._ratio_count
+    def ratio_totals(self) -> tuple[float, float, int]:
+        """Sum, sum of squares and number of the ratios noted by this process."""
+        return self._ratio_totals
+
+
+def ratios_of_totals(total: float, squares: float, count: float) -> dict[str, float]:
+    """Mean, standard deviation and effective share of importance ratios; NaN where none are.
+
+    Args:
+        total: Sum of the ratios r.
+        squares: Sum of r^2.
+        count: n. The effective share is (sum r)^2 / (n sum r^2).
+    """
+    if not count:
+        names = ("replay/ratio_mean", "replay/ratio_std", "replay/ess")
+        return dict.fromkeys(names, float("nan"))
+    mean = total / count
+    return {
+        "replay/ratio_mean": mean,
+        "replay/ratio_std": max(0.0, squares / count - mean**2) ** 0.5,
+        "replay/ess": total**2 / (count * squares),
+    }
 
 
 @contextlib.contextmanager

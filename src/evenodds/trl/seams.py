@@ -73,7 +73,7 @@ def check_settings(config: EfficiencyConfig, args: GRPOConfig, num_questions: in
     assert args.generation_batch_size is not None
     assert args.num_generations is not None
     groups = args.generation_batch_size // args.num_generations
-    if config.predicts and not config.num_references:
+    if config.predicts and config.estimator == "attention" and not config.num_references:
         raise ConfigError(
             "the attention predictor learns from references only",
             got="num_references = 0",

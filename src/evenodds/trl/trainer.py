@@ -21,10 +21,17 @@ from transformers.trainer_utils import TrainOutput
 from trl import GRPOTrainer
 
 from evenodds.config import EfficiencyConfig
-from evenodds.difficulty.predictor import AttentionPredictor, PredictorModel
-from evenodds.embeddings import Track, embed_with_model, embed_with_policy, untracked
+from evenodds.difficulty import (
+    AttentionPredictor,
+    DifficultyEstimator,
+    EvidencePosterior,
+    PredictorModel,
+)
+from evenodds.embeddings import Embeddings, Track, embed_with_model, embed_with_policy, untracked
 from evenodds.files import read_tensors, write_tensors
+from evenodds.labels import difficulty_of_one, read_labels
 from evenodds.loop import DataEfficientLoop, StepRecord
+from evenodds.loss import second_moment_mask
 from evenodds.recorder import RunRecorder
 from evenodds.state import State
 from evenodds.trl import batch as batches
@@ -42,7 +49,7 @@ from evenodds.trl.checkpoint import (
 )
 from evenodds.trl.dataset import DatasetQuestions
 from evenodds.trl.ranks import AccelerateRanks
-from evenodds.trl.rollout_step import RolloutStep, untouched
+from evenodds.trl.rollout_step import RolloutStep, ratios_of_totals, untouched
 from evenodds.trl.scoring import advantages_of_scored, joined, normalised, observed
 from evenodds.trl.seams import (
     check_batch,
@@ -51,7 +58,7 @@ from evenodds.trl.seams import (
     check_settings,
     checked_efficiency,
 )
-from evenodds.trl.trimming import trim
+from evenodds.trl.trimming import trim, without_groups
 from evenodds.types import BatchPlan, Observation
 
 
@@ -92,10 +99,10 @@ class DataEfficientGRPOTrainer(PlainCheckpoints, GRPOTrainer):
         self._track = track or (untracked if self.args.disable_tqdm else _bar)
         self.ranks = AccelerateRanks(self.accelerator)
         self.questions = DatasetQuestions(self.train_dataset)
+        self._noted: dict[str, float] = {}
         self.loop = self._make_loop()
         self.recorder = RunRecorder(Path(run_dir or str(self.args.output_dir)))
         self.step_metrics: dict[str, float] = {}  # of the last recorded step
-        self._noted: dict[str, float] = {}
         self._totals = {"rollouts/total": 0, "tokens/generated_total": 0}
         self._rollouts: RolloutStep | None = None  # generated, and not yet trained on to the end
         self._finished: list[tuple[RolloutStep, StepRecord, dict[str, float]]] = []
@@ -127,24 +134,49 @@ class DataEfficientGRPOTrainer(PlainCheckpoints, GRPOTrainer):
             ranks=self.ranks,
         )
 
-    def _make_estimator(self) -> AttentionPredictor:
+    def _make_estimator(self) -> DifficultyEstimator:
+        """What knows the difficulty: attention to references, or a posterior over it."""
+        started = time.perf_counter()
+        embeddings = self._embeddings()
         config = self.efficiency
-        model = None if config.predictor is None else PredictorModel.load(Path(config.predictor))
+        attention = None
+        if config.num_references and (config.estimator == "attention" or config.predictor):
+            attention = self._attention(embeddings)
+        self._noted["time/embed_s"] = time.perf_counter() - started
+        if config.estimator == "attention":
+            assert attention is not None, "checked with the settings"
+            return attention
+        labels_N = None
+        if config.prior_labels is not None:
+            labels_N = difficulty_of_one(read_labels(Path(config.prior_labels)), self.questions.ids)
+        return EvidencePosterior(
+            len(self.questions),
+            prior=attention,
+            features_ND=embeddings.values_NE.float().cpu().numpy(),
+            labels_N=labels_N,
+        )
+
+    def _attention(self, embeddings: Embeddings) -> AttentionPredictor:
+        config = self.efficiency
+        if config.predictor is None:
+            return AttentionPredictor.untrained(embeddings.values_NE)
+        return AttentionPredictor.trained(
+            PredictorModel.load(Path(config.predictor)),
+            embeddings.values_NE,
+            embedding_model=embeddings.model,
+        )
+
+    def _embeddings(self) -> Embeddings:
+        config = self.efficiency
         texts, size = self.questions.texts, config.embedding_batch_size
         policy: Any = self.model
         if config.embeddings == "policy":
-            embeddings = embed_with_policy(
+            return embed_with_policy(
                 policy, self._tokenizer, texts, batch_size=size, track=self._track
             )
-        else:
-            device = str(self.accelerator.device)
-            embeddings = embed_with_model(
-                config.embeddings, texts, batch_size=size, device=device, track=self._track
-            )
-        if model is None:
-            return AttentionPredictor.untrained(embeddings.values_NE)
-        return AttentionPredictor.trained(
-            model, embeddings.values_NE, embedding_model=embeddings.model
+        device = str(self.accelerator.device)
+        return embed_with_model(
+            config.embeddings, texts, batch_size=size, device=device, track=self._track
         )
 
     # Generating: probe, select, generate, replay
@@ -225,6 +257,10 @@ class DataEfficientGRPOTrainer(PlainCheckpoints, GRPOTrainer):
     ) -> Batch:
         """Take in what was observed, and append the replayed groups to the host's batch."""
         scored_BG = normalised(rewards_BG, self.efficiency.reward_range)
+        replayed = plan.replayed
+        dead_B = np.nanmax(scored_BG, axis=1) == np.nanmin(scored_BG, axis=1)
+        if self.efficiency.refill:
+            replayed = (*replayed, *self.loop.refill(int(dead_B.sum())))
         self.loop.observe(joined(self.ranks.gather(observed(questions_B, scored_BG))))
         step.reward_mean = float(self._global_rewards().nanmean())
         form = self.efficiency.advantage
@@ -236,16 +272,18 @@ class DataEfficientGRPOTrainer(PlainCheckpoints, GRPOTrainer):
         check_batch(batch, rewards_BG.size)
         step.fresh = (batch, questions_B, scored_BG)
         batch = batches.with_stored(batch)
-        if plan.replayed:
+        if replayed:
             pad_id: Any = self._tokenizer.pad_token_id
-            stored = batches.batch_of_groups(plan.replayed, batch, pad_id)
+            stored = batches.batch_of_groups(replayed, batch, pad_id)
             if "old_per_token_logps" in batch:
                 with step.timed("time/logprobs_s"):
                     stored["old_per_token_logps"] = self._current_logps(stored)
             batch = batches.concatenate(batch, stored, pad_id)
             total = self.accelerator.gather(batches.loss_tokens(batch).sum()).sum()
             batch["num_items_in_batch"] = total
-        return self._to_train_on(batches.mark_rows(batch, rewards_BG.size), step)
+        batch = batches.mark_rows(batch, rewards_BG.size)
+        refilled = np.flatnonzero(dead_B)[: len(replayed) - len(plan.replayed)]
+        return self._to_train_on(without_groups(batch, refilled, self._group_size), step)
 
     def _to_train_on(self, batch: Batch, step: RolloutStep) -> Batch:
         """The batch, or that part of it which carries signal."""
@@ -312,9 +350,16 @@ class DataEfficientGRPOTrainer(PlainCheckpoints, GRPOTrainer):
         if not replayed_R.any():
             return
         ratio_RT = batches.ratio_of_old(old_RT, inputs[batches.STORED], replayed_R, mask_RT)
-        self._rollouts.note_ratios(ratio_RT[replayed_R[:, None] & mask_RT.bool()])
+        stale_RT = replayed_R[:, None] & mask_RT.bool()
+        self._rollouts.note_ratios(ratio_RT[stale_RT])
+        bound = self.efficiency.second_moment_bound
+        if bound is not None:
+            kept_RT = torch.ones_like(stale_RT)
+            kept_RT[stale_RT] = second_moment_mask(ratio_RT[stale_RT].log(), bound)
+            inputs["advantages"] = inputs["advantages"][:, None] * kept_RT
         if self.efficiency.loss == "decoupled":
-            inputs["advantages"] = inputs["advantages"][:, None] * ratio_RT
+            advantages = inputs["advantages"]
+            inputs["advantages"] = advantages.view(len(advantages), -1) * ratio_RT
         else:
             stored_RT = inputs[batches.STORED]
             inputs["old_per_token_logps"] = torch.where(replayed_R[:, None], stored_RT, old_RT)
@@ -340,12 +385,14 @@ class DataEfficientGRPOTrainer(PlainCheckpoints, GRPOTrainer):
         self._totals["tokens/generated_total"] += step.tokens
         updates = max(1, len(step.losses) // self.args.gradient_accumulation_steps)
         loss = float(torch.stack(step.losses).sum()) / updates
-        shared = self.ranks.gather((loss, *step.ratio_totals, step.trained_rows))
-        losses, sums, counts, rows = (np.array(column) for column in zip(*shared, strict=True))
+        shared = self.ranks.gather((loss, step.trained_rows, *step.ratio_totals))
+        losses, rows, *ratios = (np.array(column) for column in zip(*shared, strict=True))
+        ratio_metrics = ratios_of_totals(*(float(column.sum()) for column in ratios))
+        self.loop.note_ratios(ratio_metrics["replay/ess"], ratio_metrics["replay/ratio_mean"])
         metrics = {
             "reward/mean": step.reward_mean,
             **self.loop.metrics(),
-            "replay/ratio_mean": sums.sum() / counts.sum() if counts.sum() else float("nan"),
+            **ratio_metrics,
             "train/num_groups": rows.sum() / self._group_size,
             "loss/policy": losses.mean(),
             **self._totals,
@@ -421,6 +468,7 @@ class DataEfficientGRPOTrainer(PlainCheckpoints, GRPOTrainer):
         state = None if checkpoint is None else self._read_state(Path(checkpoint))
         if state is None:
             return
+        self._noted.clear()  # embedding counted when the run began
         self.loop.restore(state.part("loop"))
         self._totals = state.part("trainer").values
         if self._is_active:

@@ -1,7 +1,8 @@
 """Leave groups that carry no signal out of the update, with the same gradient."""
 
+import numpy as np
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from evenodds.errors import ConfigError
@@ -55,13 +56,27 @@ def trim(batch: Batch, group_size: int, multiple: int, loss_type: str) -> Batch:
     total, count = len(alive_R), int(kept_R.sum())
     if count == total:
         return batch
-    trimmed = {
-        name: value[kept_R] if isinstance(value, Tensor) and value.dim() else value
-        for name, value in batch.items()
-    }
+    trimmed = _rows(batch, kept_R)
     if loss_type in MEANS_OF_ROWS:
         trimmed["advantages"] = trimmed["advantages"] * (count / total)
     return trimmed
+
+
+def without_groups(batch: Batch, groups: Int[np.ndarray, " D"], group_size: int) -> Batch:
+    """The batch without these groups, numbered as they lie in it."""
+    if not len(groups):
+        return batch
+    kept_B = torch.ones(len(batch["advantages"]) // group_size, dtype=torch.bool)
+    kept_B[torch.from_numpy(groups)] = False
+    kept_R = kept_B.repeat_interleave(group_size)
+    return _rows(batch, kept_R)
+
+
+def _rows(batch: Batch, kept_R: Bool[Tensor, " R"]) -> Batch:
+    return {
+        name: value[kept_R.to(value.device)] if isinstance(value, Tensor) and value.dim() else value
+        for name, value in batch.items()
+    }
 
 
 def _padded(alive_R: Bool[Tensor, " R"], multiple: int) -> Bool[Tensor, " R"]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evenodds.difficulty import Estimate, PredictorModel, pearson
+from evenodds.difficulty import PredictorModel, pearson
 from evenodds.difficulty.baselines import LastLabel
 from evenodds.errors import ConfigError, DataError
 from evenodds.labels import LabelTable, read_labels
@@ -24,7 +24,6 @@ from evenodds.study import (
     simulate,
     usable_strategies,
 )
-from evenodds.study.strategies import Curious
 
 from study_world import IDS, TEXTS, embeddings, make_labels
 
@@ -250,26 +249,6 @@ def test_simulation_ranks_strategies_as_this_world_must(fitted):
     # features say all of this world, where it expects them to say a part: surer than it states
     assert 0.5 < rows["posterior"]["standardised_error"] < 1.15
     assert rows["last-label"]["standardised_error"] is None
-
-
-class Told(LastLabel):
-    """Says what it was given."""
-
-    def __init__(self, difficulty, variance):
-        super().__init__(np.array(difficulty))
-        self.told = Estimate(np.array(difficulty), np.array(variance))
-
-    def estimate(self):
-        return self.told
-
-
-def test_curiosity_by_hand():
-    # worth d (1 - d) + v: 0.25, 0.09 + 0.2 and 0.21 + 0.02, so the second comes first
-    seen = Curious(Told([0.5, 0.9, 0.3], [0.0, 0.2, 0.02]), 2.0).estimate()
-    assert seen.difficulty_N == pytest.approx([0.46, 0.5, 0.44])
-    # without curiosity, the expected signal d (1 - d) - v
-    seen = Curious(Told([0.5, 0.9, 0.3], [0.0, 0.05, 0.02]), 0.0).estimate()
-    assert seen.difficulty_N == pytest.approx([0.5, 0.29, 0.44])
 
 
 RECORDED = Path(__file__).parents[4] / "shared" / "data" / "grpo_history.parquet"
