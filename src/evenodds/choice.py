@@ -19,6 +19,7 @@ from evenodds.selection import (
     selection_logits,
 )
 
+LEAST_WORTH = 1e-6  # of a question, so that none is impossible
 PARKED = -1e9  # logit of questions that come after all others
 
 
@@ -33,9 +34,12 @@ def criterion_logits(
         generator: For Thompson sampling.
     """
     difficulty_N, tau = estimate.difficulty_N, config.selection_temperature
-    if config.criterion == "signal":
-        signal_N = expected_signal(difficulty_N, estimate.variance_N)
-        return (signal_N + config.curiosity * estimate.variance_N) / tau
+    if config.criterion in ("signal", "proportional"):
+        worth_N = expected_signal(difficulty_N, estimate.variance_N)
+        worth_N += config.curiosity * estimate.variance_N
+        if config.criterion == "signal":
+            return worth_N / tau
+        return config.signal_power * np.log(np.maximum(worth_N, LEAST_WORTH))
     if config.criterion == "thompson":
         difficulty_N = drawn_difficulty(difficulty_N, estimate.variance_N, generator)
     return selection_logits(difficulty_N, target=config.target_difficulty, temperature=tau)

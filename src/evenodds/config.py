@@ -137,14 +137,18 @@ class EfficiencyConfig(Settings):
     steps_per_selection: int = setting(
         2, "mu: rollout steps that share one reference set and one selection", low=1
     )
-    criterion: Literal["target", "signal", "thompson"] = setting(
+    criterion: Literal["target", "signal", "proportional", "thompson"] = setting(
         "target",
-        "prefer difficulties near the target (the paper), the expected signal E[p (1 - p)], or "
-        "difficulties near the target as drawn from the posterior",
+        "prefer difficulties near the target (the paper), the largest expected signal "
+        "E[p (1 - p)], draw in proportion to a power of it, or prefer difficulties near the target "
+        "as drawn from the posterior",
+    )
+    signal_power: float = setting(
+        1.0, "with `proportional`, the power: 0 is uniform, large is `signal`", above=0.0
     )
     curiosity: float = setting(
         0.0,
-        "with `signal`, add this many variances of the success rate: what a group teaches about "
+        "with `signal` and `proportional`, add this many variances of the success rate: what a group teaches about "
         "its question, beside what it teaches the policy",
         low=0.0,
     )
@@ -329,7 +333,7 @@ class EfficiencyConfig(Settings):
 
         Args:
             name: `paper` (DOTS and RR exactly as published; also `dots+rr`), `dots` or `rr` (one
-                of them), or `grpo` (neither).
+                of them), `grpo` (neither), or `evenodds` (what measures best).
             changes: Settings that differ from the preset.
         """
         if name not in PRESETS:
@@ -351,6 +355,17 @@ PRESETS: dict[str, dict[str, Any]] = {
     "dots": {"fresh_fraction": 1.0},
     "rr": {"selection": "host"},
     "dots+rr": {},
+    "evenodds": {
+        "estimator": "posterior",
+        "criterion": "signal",
+        "curiosity": 1.0,
+        "references": "batch",
+        "adapt_references": True,
+        "steps_per_selection": 1,
+        "fresh_fraction": 0.5,
+        "replay_fraction": 0.0,
+        "drop_ineffective": True,
+    },
 }
 
 

@@ -158,3 +158,11 @@ def test_a_history_is_restored():
     other.restore(history.state())
     assert other.seen_N.tolist() == history.seen_N.tolist()
     assert other.failed_N.tolist() == history.failed_N.tolist()
+
+
+def test_questions_are_drawn_in_proportion_to_a_power_of_their_signal():
+    known = estimate([0.5, 0.9, 1.0])  # worth 0.25, 0.09 and, nothing being impossible, 1e-6
+    for power in (1.0, 0.5):
+        config = EfficiencyConfig(criterion="proportional", signal_power=power)
+        chances = np.exp(criterion_logits(config, known, None))
+        assert chances == pytest.approx([0.25**power, 0.09**power, 1e-6**power])

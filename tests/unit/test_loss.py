@@ -2,7 +2,12 @@ import numpy as np
 import pytest
 import torch
 
-from evenodds.loss import group_advantages, importance_ratio, off_policy_loss
+from evenodds.loss import (
+    group_advantages,
+    importance_ratio,
+    off_policy_loss,
+    second_moment_mask,
+)
 
 
 def logs(*ratios):
@@ -112,3 +117,13 @@ def test_expected_squared_gradient_is_largest_at_even_odds(success):
     squared = np.einsum("ti,tj,tij->t", advantages, advantages, same) / group**2
     expected = success * (1 - success) * (1 - 1 / group) / group
     assert squared.mean() == pytest.approx(expected, rel=0.03)
+
+
+def test_the_second_moment_is_bounded_by_hand():
+    # squares 0.01, 0.04, 0.09, 1: their running means 0.01, 0.025, 0.0467, 0.285
+    ratios = torch.tensor([0.3, -1.0, 0.1, -0.2])
+    assert second_moment_mask(ratios, 0.05).tolist() == [True, False, True, True]
+    assert second_moment_mask(ratios, 0.03).tolist() == [False, False, True, True]
+    assert second_moment_mask(ratios, 1.0).all()
+    assert not second_moment_mask(ratios, 0.001).any()
+    assert len(second_moment_mask(torch.empty(0), 0.1)) == 0

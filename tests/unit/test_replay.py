@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenodds.files import read_tensors, write_tensors
-from evenodds.replay import ReplayBuffer
+from evenodds.replay import ReplayBuffer, priority_logits
 from evenodds.state import State
 
 from builders import make_group, same_group
@@ -115,3 +115,79 @@ def test_memory_is_what_the_tensors_take():
     buffer.add([make_group(1, (0, 1), length=3)])
     # prompt 4 * 4; completions (3 + 4) * (4 + 4); rewards and advantages 2 * 2 * 4
     assert buffer.num_bytes == 16 + 56 + 16
+
+
+def buffer_of(groups, **settings):
+    buffer = ReplayBuffer(16, np.random.default_rng(0), **settings)
+    buffer.add(groups)
+    return buffer
+
+
+def test_priority_by_hand():
+    # mean |A| is 0.5 for one of two right, 0.375 for one of four; ages 3 and 1; scale 2
+    groups = [make_group(0, step=1), make_group(1, (1.0, 0.0, 0.0, 0.0), step=3)]
+    logits = priority_logits(groups, 4, 2.0)
+    assert logits == pytest.approx([np.log(0.5) - 1.5, np.log(0.375) - 0.5])
+
+
+def test_priority_prefers_young_groups_with_large_advantages():
+    groups = [
+        make_group(0, step=0),
+        make_group(1, step=9),
+        make_group(2, (1.0, *[0.0] * 7), step=9),
+    ]
+    counts = np.zeros(3)
+    for seed in range(400):
+        buffer = ReplayBuffer(16, np.random.default_rng(seed), age_scale=3.0)
+        buffer.add(groups)
+        counts[buffer.sample(1, 10)[0].question] += 1
+    weights = np.array([0.5 * np.exp(-10 / 3), 0.5 * np.exp(-1 / 3), 0.21875 * np.exp(-1 / 3)])
+    assert counts / 400 == pytest.approx(weights / weights.sum(), abs=0.06)
+
+
+def test_old_groups_expire():
+    buffer = buffer_of([make_group(q, step=q) for q in range(5)], max_age=2)
+    buffer.expire(5)
+    assert [group.question for group in buffer.groups] == [3, 4]
+
+
+def test_groups_are_used_so_often_and_no_more():
+    buffer = buffer_of([make_group(0), make_group(1)], max_uses=2)
+    buffer.sample(2)
+    assert (buffer.uses(0), buffer.uses(1)) == (1, 1)
+    buffer.sample(2)
+    assert len(buffer) == 0
+    buffer.add([make_group(0, step=3)])
+    assert buffer.uses(0) == 0  # newer rollouts begin anew
+
+
+def test_excluded_groups_are_left():
+    buffer = buffer_of([make_group(q) for q in range(4)])
+    assert {group.question for group in buffer.sample(2, 0, {0, 3})} == {1, 2}
+
+
+def test_uses_are_restored():
+    buffer = buffer_of([make_group(q) for q in range(4)], max_uses=3)
+    buffer.sample(2)
+    other = ReplayBuffer(16, np.random.default_rng(1), max_uses=3)
+    other.restore(buffer.state())
+    assert [other.uses(q) for q in range(4)] == [buffer.uses(q) for q in range(4)]
+    assert sum(other.uses(q) for q in range(4)) == 2
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 12), st.integers(0, 6)), max_size=30),
+    st.integers(1, 4),
+    st.integers(1, 3),
+)
+def test_no_group_is_older_or_used_more_than_allowed(stored, max_age, max_uses):
+    buffer = ReplayBuffer(6, np.random.default_rng(0), max_age=max_age, max_uses=max_uses)
+    uses = {}
+    for step, (question, count) in enumerate(stored):
+        buffer.expire(step)
+        for group in buffer.sample(min(count, len(buffer)), step):
+            assert step - group.step <= max_age
+            uses[group.step] = uses.get(group.step, 0) + 1
+            assert uses[group.step] <= max_uses
+        buffer.add([make_group(question, step=step)])
+        assert len(buffer) <= 6

@@ -53,6 +53,13 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "one with a GPU",
     )
     parser.add_argument(
+        "--longer",
+        type=float,
+        default=1.0,
+        metavar="X",
+        help="other arms than plain GRPO take X times its steps, as theirs may cost less (1)",
+    )
+    parser.add_argument(
         "--from",
         dest="source",
         type=Path,
@@ -93,6 +100,8 @@ def _run_all(options: argparse.Namespace) -> Path:
     for name, value in (("--seeds", options.seeds), ("--at-once", options.at_once or 1)):
         if value < 1:
             raise ConfigError(f"{name} is out of range", got=value, expected="at least 1")
+    if not 1.0 <= options.longer <= 10.0:
+        raise ConfigError("--longer is out of range", got=options.longer, expected="1 to 10")
     if options.first_seed < 0:
         raise ConfigError("--first-seed is negative", got=options.first_seed, expected="0 or more")
     tables = parse_toml(config_text(options.config), options.config)
@@ -109,6 +118,7 @@ def _run_all(options: argparse.Namespace) -> Path:
         seeds,
         at_once=options.at_once or _default_at_once(cores),
         cores=cores,
+        longer=options.longer,
     )
     _check_arms(plan)
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,6 @@
 """Which runs a comparison is made of, in which order, and where they lie. Free of torch."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,6 +86,7 @@ def make_plan(
     *,
     at_once: int,
     cores: int,
+    longer: float = 1.0,
 ) -> Plan:
     """All runs, with their settings checked.
 
@@ -95,9 +97,12 @@ def make_plan(
         seeds: Of the runs, the same for every arm.
         at_once: Runs at a time.
         cores: That they share.
+        longer: Steps of other arms than plain GRPO, over its steps. With a constant learning rate
+            the steps up to there stay what they were.
 
     Raises:
-        ConfigError: a setting is wrong, or nothing is evaluated.
+        ConfigError: a setting is wrong, nothing is evaluated, or longer runs would have another
+            learning rate.
     """
     threads = max(1, cores // at_once)
     shared = {**tables, "run": {**tables.get("run", {}), "threads": threads}}
@@ -106,6 +111,8 @@ def make_plan(
         first = place % len(arms)
         for arm in [*arms[first:], *arms[:first]]:
             config = arm.config(shared, seed)
+            if arm.name != BASELINE:
+                config = _longer(config, longer)
             if config.evaluation is None:
                 raise ConfigError(
                     "a comparison needs held-out questions",
@@ -122,6 +129,20 @@ def make_plan(
         threads=threads,
         runs=tuple(runs),
     )
+
+
+def _longer(config: RunConfig, longer: float) -> RunConfig:
+    if longer == 1.0:
+        return config
+    if not config.training.schedule.startswith("constant"):
+        raise ConfigError(
+            "longer runs would have another learning rate at each step",
+            got=f"training.schedule = {config.training.schedule!r}",
+            expected="a constant one",
+            fix="leave --longer out",
+        )
+    steps = round(longer * config.run.steps)
+    return dataclasses.replace(config, run=config.run.replace(steps=steps))
 
 
 def save_plan(plan: Plan) -> None:

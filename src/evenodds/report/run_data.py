@@ -273,6 +273,7 @@ def _visits(run: Run) -> Int[np.ndarray, " Q"]:
         question
         for line in run.selections
         for kind in ("fresh", "reference", "replayed")
+        if not (kind == "reference" and line.get("references_in_batch"))  # they are fresh ones
         for question in line[kind]["id"]
     )
     return np.array(list(ids.values()), dtype=np.int64)

@@ -192,4 +192,7 @@ _EXPLAINED = {
     "difficulty lies within 0.25 of it.",
     "effective_fraction": "share of the chosen questions whose group of rollouts has both right "
     "and wrong ones, and so gives a gradient.",
+    "standardised_error": "squared error over the one that the stated uncertainty and the labels' "
+    "sampling noise account for; 1 where uncertainty is stated rightly, above it where "
+    "predictions are surer than they may be. None where no uncertainty is stated.",
 }

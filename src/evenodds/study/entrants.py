@@ -1,5 +1,6 @@
 """The predictors that are judged side by side, each as an estimator of the loop."""
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +9,12 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from evenodds.difficulty import AttentionPredictor, DifficultyEstimator, PredictorModel
+from evenodds.difficulty import (
+    AttentionPredictor,
+    DifficultyEstimator,
+    EvidencePosterior,
+    PredictorModel,
+)
 from evenodds.difficulty.baselines import ConstantMean, DecayedBeta, FeatureRidge, LastLabel
 from evenodds.labels import LabelTable
 from evenodds.text_features import text_features
@@ -62,12 +68,15 @@ def all_entrants(
     if texts:
         features = text_features(texts)
         entrants.append(Entrant("TF-IDF, ridge", lambda: FeatureRidge(features)))
+    posterior = EvidencePosterior(len(training), features_ND=embeddings_NE.float().numpy())
+    _show_all(posterior, training)
     return [
         *entrants,
         Entrant("constant mean", lambda: ConstantMean(len(training))),
         Entrant("mean of other policies' labels", lambda: LastLabel(_mean(difficulty_LN))),
         Entrant("last label", lambda: LastLabel(_last(difficulty_LN))),
         Entrant("decayed Beta posterior", lambda: _beta(training)),
+        Entrant("evidence posterior", lambda: copy.deepcopy(posterior)),
     ]
 
 
@@ -98,6 +107,11 @@ def _last(difficulty_LN: Float[np.ndarray, "L N"]) -> Float[np.ndarray, " N"]:
 
 def _beta(training: LabelTable) -> DecayedBeta:
     posterior = DecayedBeta(len(training))
-    for policy, samples_N in enumerate(training.samples_LN):
-        posterior.observe(observed(training, policy, np.flatnonzero(samples_N)))
+    _show_all(posterior, training)
     return posterior
+
+
+def _show_all(estimator: DifficultyEstimator, training: LabelTable) -> None:
+    """Every policy's labels, oldest first, as batches that were observed."""
+    for policy, samples_N in enumerate(training.samples_LN):
+        estimator.observe(observed(training, policy, np.flatnonzero(samples_N)))

@@ -181,9 +181,11 @@ def _judge(
         for entrant in entrants:
             estimator = entrant.make()
             estimator.probe(part.references)
-            predicted_M = estimator.estimate().difficulty_N[part.test_M]
+            estimate = estimator.estimate()
+            predicted_M = estimate.difficulty_N[part.test_M]
+            variance_M = estimate.variance_N[part.test_M]
             choice = np.random.default_rng(choice_seed)
-            found = score(predicted_M, part.correct_M, part.samples_M, config, choice)
+            found = score(predicted_M, variance_M, part.correct_M, part.samples_M, config, choice)
             scores[entrant.name].append((part.draw, found))
             pairs[entrant.name].append((predicted_M, truth_M))
     rows = [Row(e.name, _intervals(scores[e.name]), _pooled(pairs[e.name])) for e in entrants]
@@ -203,7 +205,8 @@ def _oracle(rounds: Sequence[_Round], config: ScoringConfig) -> Row:
             scores.append((part.draw, dict.fromkeys(METRICS, float("nan"))))
             continue
         correct_M = part.generator.binomial(part.samples_M, rate_M)
-        found = score(1.0 - rate_M, correct_M, part.samples_M, config, part.generator)
+        certain_M = np.zeros(len(rate_M))
+        found = score(1.0 - rate_M, certain_M, correct_M, part.samples_M, config, part.generator)
         scores.append((part.draw, found))
         pairs.append((1.0 - rate_M, 1.0 - correct_M / part.samples_M))
     return Row(ORACLE, _intervals(scores), _pooled(pairs))

@@ -10,6 +10,7 @@ from evenodds.difficulty.scores import (
     reliability,
     sampling_noise,
     spearman,
+    standardised_error,
 )
 from evenodds.selection import gumbel_top_k, selection_logits
 from evenodds.study_config import ScoringConfig
@@ -23,11 +24,13 @@ METRICS = {
     "calibration_error": "calibration error",
     "precision": "precision of the choice",
     "effective_fraction": "effective fraction of the choice",
+    "standardised_error": "error² over stated",
 }
 
 
 def score(
     predicted_M: Float[np.ndarray, " M"],
+    variance_M: Float[np.ndarray, " M"],
     correct_M: Int[np.ndarray, " M"],
     samples_M: Int[np.ndarray, " M"],
     config: ScoringConfig,
@@ -41,6 +44,7 @@ def score(
 
     Args:
         predicted_M: Predicted difficulty, in [0, 1].
+        variance_M: Its stated variance; 0 where none is claimed.
         correct_M: Right ones of the recorded rollouts.
         samples_M: Recorded rollouts, at least 1.
         config: How to judge.
@@ -60,6 +64,7 @@ def score(
         "calibration_error": reliability(predicted_M, observed_M).error,
         "precision": float(np.where(np.isnan(chance_B), np.nan, near_B).mean()),
         "effective_fraction": float(chance_B.mean()),
+        "standardised_error": standardised_error(predicted_M, variance_M, observed_M, samples_M),
     }
 
 

@@ -102,7 +102,7 @@ def test_evaluate_prints_every_row(folder, embeddings, predictor, capsys):
     assert main([*command, *options, "--json", "e.json", "--html", "e.html"]) == 0
     record = json.loads((folder / "e.json").read_text())
     names = [row["predictor"] for row in record["rows"]]
-    assert len(names) == 9
+    assert len(names) == 10
     printed = capsys.readouterr().out
     assert all(name in printed for name in names)
     first = record["rows"][0]

@@ -36,6 +36,15 @@ def test_runs_share_the_cores_evenly(tmp_path):
     assert {run.config.run.threads for run in plan(tmp_path, at_once=2, cores=8).runs} == {4}
 
 
+def test_other_arms_than_plain_grpo_may_run_longer(tmp_path):
+    steps = {run.arm: run.config.run.steps for run in plan(tmp_path, longer=1.25).runs}
+    assert steps == {"grpo": 20, "dots": 25, "rr": 25}
+    decaying = {**TABLES, "training": {"schedule": "cosine"}}
+    with pytest.raises(ConfigError, match="learning rate"):
+        plan(tmp_path, tables=decaying, longer=1.25)
+    plan(tmp_path, tables=decaying)
+
+
 def test_a_saved_plan_is_read_back(tmp_path):
     save_plan(plan(tmp_path))
     found = read_plan(tmp_path)

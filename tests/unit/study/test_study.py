@@ -142,7 +142,7 @@ def test_references_of_several_policies_are_refused(fitted):
 def test_evaluation_ranks_predictors_as_this_world_must(fitted):
     found = evaluate(fitted.model, make_labels(), embeddings(), config=SCORING)
     rows = by_name(found.rows)
-    assert len(rows) == 9
+    assert len(rows) == 10
     best = rows["attention, adapter, calibrated"].scores["pearson"]
     assert best.mean > rows["attention, raw embeddings"].scores["pearson"].mean
     assert np.isnan(rows["constant mean"].scores["pearson"].mean)
