@@ -5,13 +5,21 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 TORCH := torch==2.13.0
 
-.PHONY: train train-llm test check bench format clean
+.PHONY: train train-llm compare ablation test check bench format clean
 
 train: $(VENV)/.train  ## train the quickstart: GRPO with DOTS and replay, on CPU
 	$(BIN)/evenodds train quickstart
 
 train-llm: $(VENV)/.llm  ## train the real SmolLM2-135M-Instruct on reasoning-gym questions
 	$(BIN)/evenodds train examples/smollm2.toml
+
+compare: $(VENV)/.train  ## plain GRPO, the paper and evenodds side by side (20 to 30 minutes)
+	$(BIN)/evenodds compare quickstart --arms grpo,dots+rr,evenodds --first-seed 10 \
+	  --longer 1.25 --set evaluation.every=5 --out runs/compare
+
+ablation: $(VENV)/.train  ## every switch on its own and all together (an hour)
+	$(BIN)/evenodds compare quickstart --arms grpo,paper,examples/ablation.toml,evenodds --first-seed 10 \
+	  --seeds 3 --longer 1.25 --set evaluation.every=5 --out runs/ablation
 
 test: $(VENV)/.dev $(VENV)/.llm  ## every test
 	$(BIN)/python -m pytest -n 2

@@ -5,6 +5,23 @@ from trl import GRPOConfig
 from evenodds.trl import EfficiencyConfig
 
 SMALL = EfficiencyConfig(num_references=8, capacity=8, selection_temperature=0.05)
+EVERYTHING = EfficiencyConfig.preset(
+    "evenodds",
+    num_references=4,
+    fresh_fraction=0.5,
+    replay_fraction=0.25,
+    capacity=16,
+    selection_temperature=0.05,
+    explore_share=0.25,
+    oldest_share=0.125,
+    park_after=2,
+    refill=True,
+    replay_policy="priority",
+    max_age=4,
+    max_uses=3,
+    min_ess=0.2,
+    second_moment_bound=0.04,
+)
 
 
 def host_config(folder, **settings):

@@ -148,8 +148,8 @@ class EfficiencyConfig(Settings):
     )
     curiosity: float = setting(
         0.0,
-        "with `signal` and `proportional`, add this many variances of the success rate: what a group teaches about "
-        "its question, beside what it teaches the policy",
+        "with `signal` and `proportional`, add this many variances of the success rate: what a "
+        "group teaches about its question, beside what it teaches the policy",
         low=0.0,
     )
     explore_share: float = setting(
@@ -357,13 +357,13 @@ PRESETS: dict[str, dict[str, Any]] = {
     "dots+rr": {},
     "evenodds": {
         "estimator": "posterior",
-        "criterion": "signal",
+        "criterion": "proportional",
         "curiosity": 1.0,
         "references": "batch",
         "adapt_references": True,
         "steps_per_selection": 1,
         "fresh_fraction": 0.5,
-        "replay_fraction": 0.0,
+        "replay_fraction": 0.25,
         "drop_ineffective": True,
     },
 }

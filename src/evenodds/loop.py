@@ -159,7 +159,10 @@ class DataEfficientLoop:
         count = self.config.num_references
         if self.config.adapt_references and self.ranks.index == 0:
             assert self.estimator is not None, "checked when the loop was made"
-            count = self.probe_rule.count(self.estimator.estimate().variance_N)
+            in_batch = self.config.references == "batch"  # then the batch was just estimated
+            estimate = self.estimated if in_batch else self.estimator.estimate()
+            assert estimate is not None
+            count = self.probe_rule.count(estimate.variance_N)
             count = -(-count // self.ranks.count) * self.ranks.count
         count = min(count, most)
         return draw_references(self.num_questions, count, self._reference_generator, excluded)

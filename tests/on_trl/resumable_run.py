@@ -18,7 +18,7 @@ import torch
 from evenodds.trl import DataEfficientGRPOTrainer, EfficiencyConfig
 
 from tiny import make_dataset, reward
-from tiny_trl import SMALL, host_config
+from tiny_trl import EVERYTHING, SMALL, host_config
 
 HOMES = ("evenodds.recorder", "evenodds.trl.trainer", "evenodds.trl.checkpoint")
 
@@ -62,7 +62,11 @@ def main() -> None:
         name, call, *half = arguments.kill.split(":")
         kill_at(name, int(call), bool(half))
     processes = int(os.environ.get("WORLD_SIZE", "1"))
-    efficiency = SMALL if arguments.preset is None else EfficiencyConfig.preset(arguments.preset)
+    own = {None: SMALL, "everything": EVERYTHING}
+    if arguments.preset in own:
+        efficiency = own[arguments.preset]
+    else:
+        efficiency = EfficiencyConfig.preset(arguments.preset)
     trainer = DataEfficientGRPOTrainer(
         model=arguments.policy,
         reward_funcs=reward,

@@ -7,27 +7,9 @@ from evenodds.loss import second_moment_mask
 from evenodds.trl import EfficiencyConfig
 from evenodds.trl import batch as batches
 
-from tiny_trl import SMALL
+from tiny_trl import EVERYTHING, SMALL
 
 pytestmark = pytest.mark.slow
-
-EVERYTHING = EfficiencyConfig.preset(
-    "evenodds",
-    num_references=4,
-    fresh_fraction=0.5,
-    replay_fraction=0.25,
-    capacity=16,
-    selection_temperature=0.05,
-    explore_share=0.25,
-    oldest_share=0.125,
-    park_after=2,
-    refill=True,
-    replay_policy="priority",
-    max_age=4,
-    max_uses=3,
-    min_ess=0.2,
-    second_moment_bound=0.04,
-)
 
 
 def lines(trainer):
@@ -52,9 +34,11 @@ def test_the_preset_trains_without_references_of_its_own(make_trainer):
     trainer = make_trainer(EfficiencyConfig.preset("evenodds", num_references=4), max_steps=4)
     trainer.train()
     assert [line["select/num_references"] for line in lines(trainer)] == [0] * 4
-    assert [line["select/num_fresh"] for line in lines(trainer)] == [4] * 4
+    shapes = [(line["select/num_fresh"], line["replay/num_replayed"]) for line in lines(trainer)]
+    assert shapes[0] == (6, 0)  # nothing is stored yet
+    assert shapes[-1] == (4, 2)  # half fresh, a quarter replayed, of a batch of 8
     assert lines(trainer)[0]["select/num_joined"] == 4
-    assert all(line["train/num_groups"] <= 4 for line in lines(trainer))
+    assert all(line["train/num_groups"] <= 6 for line in lines(trainer))
     assert trainer.loop.estimator.step == 4
 
 

@@ -86,6 +86,16 @@ def test_preset_grpo_resumes_over_the_end_of_a_pass(policy, tmp_path):
     assert_same_run(tmp_path / "unbroken", tmp_path / "killed")
 
 
+@pytest.mark.parametrize("where", ["_compute_loss:13", "_save_optimizer_and_scheduler:2:half"])
+def test_every_switch_at_once(policy, tmp_path, where):
+    options = ("--preset", "everything", "--steps", "9")
+    finish(policy, tmp_path / "unbroken", *options)
+    killed = run(policy, tmp_path / "killed", *options, "--kill", where)
+    assert killed.returncode == KILLED
+    finish(policy, tmp_path / "killed", *options, "--resume")
+    assert_same_run(tmp_path / "unbroken", tmp_path / "killed")
+
+
 @pytest.mark.parametrize("where", ["_compute_loss:9", "_save_optimizer_and_scheduler:2:half"])
 def test_two_processes(policy, tmp_path, where):
     finish(policy, tmp_path / "unbroken", processes=2)

@@ -11,7 +11,9 @@ from evenodds.types import observation_of_groups
 
 from builders import make_group, observation
 
-FREE = EfficiencyConfig.preset("evenodds", num_references=4, fresh_fraction=1.0)
+FREE = EfficiencyConfig.preset(
+    "evenodds", num_references=4, fresh_fraction=1.0, replay_fraction=0.0
+)
 
 
 def make_loop(config=FREE, num_questions=60, groups=8, seed=0):
