@@ -3,13 +3,13 @@
 import dataclasses
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from evenodds.config import EfficiencyConfig, Settings, setting, unknown_key
+from evenodds.config import PRESETS, EfficiencyConfig, Settings, setting, unknown_key
 from evenodds.errors import ConfigError
 from evenodds.questions import DataConfig
 from evenodds.rewards.config import RewardConfig
@@ -129,6 +129,33 @@ class EvaluationSection(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class HardwareSection(Settings):
+    """The machines that a run is meant for; launch commands and dry runs go by it."""
+
+    section: ClassVar[str] = "hardware"
+
+    gpus_per_node: int = setting(1, "GPUs of each machine, a process on each", low=1, high=1024)
+    nodes: int = setting(1, "machines", low=1, high=1024)
+    gpu: str | None = setting(None, "kind of GPU, for people to read")
+    gpu_memory: float | None = setting(None, "memory of each GPU", above=0.0, unit="GiB")
+    generation_share: float | None = setting(
+        None,
+        "share of a step of plain GRPO that goes into generating, as measured on these machines; "
+        "for modelled times",
+        above=0.0,
+        high=1.0,
+    )
+    launch: tuple[str, ...] = setting(
+        (), "further arguments of `accelerate launch`, such as how to shard the policy"
+    )
+
+    @property
+    def processes(self) -> int:
+        """One for each GPU."""
+        return self.gpus_per_node * self.nodes
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """All sections of a run."""
 
@@ -140,6 +167,12 @@ class RunConfig:
     training: TrainingSection = dataclasses.field(default_factory=TrainingSection)
     efficiency: EfficiencyConfig = dataclasses.field(default_factory=EfficiencyConfig)
     evaluation: EvaluationSection | None = None
+    hardware: HardwareSection | None = None
+
+    @property
+    def processes(self) -> int:
+        """Processes that the run is meant for; 1 where the config names no hardware."""
+        return 1 if self.hardware is None else self.hardware.processes
 
     @property
     def evaluation_data(self) -> DataConfig | None:
@@ -194,43 +227,81 @@ SECTIONS: dict[str, type[Settings]] = {
     "training": TrainingSection,
     "efficiency": EfficiencyConfig,
     "evaluation": EvaluationSection,
+    "hardware": HardwareSection,
 }
 
 
 def read_config(name: str, changes: Sequence[str] = ()) -> RunConfig:
-    """Read a TOML file or a packaged config, with `section.key=value` changes.
+    """Read a TOML file, a packaged config or a recipe, with `section.key=value` changes.
 
     Args:
-        name: A path, or the name of a packaged config such as `quickstart`.
+        name: As `config_tables` takes it.
         changes: Each `section.key=value`; the value in TOML, or else text. An empty value unsets.
     """
-    tables = parse_toml(config_text(name), name)
+    tables = config_tables(name)
     for change in changes:
         apply_change(tables, change)
     return RunConfig.from_mapping(tables)
 
 
 def packaged_configs() -> list[str]:
-    """Names of the configs that come with evenodds."""
-    folder = resources.files("evenodds") / "configs"
-    return sorted(
-        entry.name.removesuffix(".toml")
-        for entry in folder.iterdir()
-        if entry.name.endswith(".toml")
-    )
+    """Names of the configs that come with evenodds, recipes apart."""
+    return _names("configs")
+
+
+def recipes() -> list[str]:
+    """Names of the recipes: the settings of the paper's table, and one for science."""
+    return _names("recipes")
+
+
+def config_tables(name: str) -> dict[str, Any]:
+    """The tables of a config file, of a packaged config, or of a recipe.
+
+    Args:
+        name: A path; or the name of a packaged config or recipe, alone or with `/PRESET` behind
+            it. `math-1.5b/grpo` is the recipe `math-1.5b` with that preset in place of its own.
+
+    Raises:
+        ConfigError: there is no such file, name or preset, or it is not TOML.
+    """
+    base, slash, preset = name.partition("/")
+    if not slash or name.endswith(".toml") or base not in packaged_configs() + recipes():
+        return parse_toml(config_text(name), name)
+    if preset not in PRESETS:
+        raise unknown_key(name, [f"{base}/{known}" for known in PRESETS], kind="config")
+    tables = parse_toml(config_text(base), base)
+    tables["efficiency"] = with_preset(tables.get("efficiency", {}), preset)
+    run = tables.setdefault("run", {})
+    run["name"] = f"{run.get('name', base)}-{preset}"
+    return tables
+
+
+def with_preset(table: Mapping[str, Any], preset: str) -> dict[str, Any]:
+    """An [efficiency] table with another preset; of the others, what it does not say stays."""
+    kept = {key: value for key, value in table.items() if key not in PRESETS[preset]}
+    return {**kept, "preset": preset}
 
 
 def config_text(name: str) -> str:
-    """The text of a config file or of a packaged config."""
+    """The text of a config file, of a packaged config, or of a recipe."""
     path = Path(name)
     if path.suffix == ".toml" or path.exists():
         try:
             return path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError("the config cannot be read", got=f"{path}: {error}") from error
-    if name in packaged_configs():
-        return (resources.files("evenodds") / "configs" / f"{name}.toml").read_text("utf-8")
-    raise unknown_key(name, packaged_configs(), kind="config (no such file either)")
+    for folder in ("configs", "recipes"):
+        if name in _names(folder):
+            return (resources.files("evenodds") / folder / f"{name}.toml").read_text("utf-8")
+    known = packaged_configs() + recipes()
+    raise unknown_key(name, known, kind="config (no such file either)")
+
+
+def _names(folder: str) -> list[str]:
+    """TOML files that come with evenodds, in the order of their names."""
+    entries = (resources.files("evenodds") / folder).iterdir()
+    names = (entry.name for entry in entries if entry.name.endswith(".toml"))
+    return sorted(name.removesuffix(".toml") for name in names)
 
 
 def parse_toml(text: str, name: str) -> dict[str, Any]:
@@ -257,6 +328,35 @@ def apply_change(tables: dict[str, Any], change: str) -> None:
         if not isinstance(table, dict):
             raise ConfigError(f"{place} goes into a setting that is no table", got=repr(table))
     table[key] = _value(text.strip())
+
+
+def batch_split(config: RunConfig, processes: int) -> dict[str, int]:
+    """How the rollouts of a step are cut: by process, by update, by micro-batch.
+
+    Returns:
+        By the names of TRL's arguments.
+
+    Raises:
+        ConfigError: they cannot be cut evenly.
+    """
+    rows = config.generation.groups_per_step * config.generation.group_size
+    updates = config.training.updates_per_step
+    micro = config.training.micro_batch or max(1, rows // (processes * updates))
+    if rows % (processes * updates * micro):
+        raise ConfigError(
+            "the rollouts of a step cannot be cut evenly",
+            got=f"{rows} rollouts, {processes} processes, {updates} updates, micro-batches of "
+            f"{micro}",
+            expected="processes times updates times micro_batch to divide the rollouts",
+            fix="change generation.groups_per_step, training.updates_per_step or "
+            "training.micro_batch",
+        )
+    parts = rows // (processes * micro)
+    return {
+        "per_device_train_batch_size": micro,
+        "steps_per_generation": parts,
+        "gradient_accumulation_steps": parts // updates,
+    }
 
 
 def _value(text: str) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from evenodds.errors import ConfigError
 from evenodds.files import locked, write_json
-from evenodds.run_config import apply_change, config_text, packaged_configs, parse_toml
+from evenodds.run_config import apply_change, config_tables, packaged_configs
 
 if TYPE_CHECKING:
     from evenodds.comparison.plan import Plan
@@ -26,7 +26,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "have ended are kept; the same command goes on with a comparison that was killed.",
         epilog=f"packaged configs: {', '.join(packaged_configs())}",
     )
-    parser.add_argument("config", nargs="?", help="a TOML file, or a packaged config")
+    parser.add_argument("config", nargs="?", help="a TOML file, a packaged config, or a recipe")
     parser.add_argument(
         "--arms",
         default=ARMS,
@@ -104,7 +104,7 @@ def _run_all(options: argparse.Namespace) -> Path:
         raise ConfigError("--longer is out of range", got=options.longer, expected="1 to 10")
     if options.first_seed < 0:
         raise ConfigError("--first-seed is negative", got=options.first_seed, expected="0 or more")
-    tables = parse_toml(config_text(options.config), options.config)
+    tables = config_tables(options.config)
     for change in options.set:
         apply_change(tables, change)
     name = tables.get("run", {}).get("name", "run")

@@ -10,7 +10,7 @@ from typing import Any
 from evenodds.cli.report import show_report
 from evenodds.errors import CheckpointError, ConfigError
 from evenodds.files import locked, read_json, write_json
-from evenodds.run_config import RunConfig, apply_change, packaged_configs, read_config
+from evenodds.run_config import RunConfig, apply_change, packaged_configs, read_config, recipes
 
 CONFIG = "config.json"
 CHANGEABLE = {"run": ("steps", "save_every", "keep_checkpoints", "threads", "report_to")}
@@ -23,10 +23,14 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="train a policy with GRPO, selection and replay",
         description="Train a policy with GRPO on TRL, choosing questions by predicted difficulty "
         "and replaying recent rollouts.",
-        epilog=f"packaged configs: {', '.join(packaged_configs())}",
+        epilog=f"packaged configs: {', '.join(packaged_configs())}; "
+        f"recipes: {', '.join(recipes())}",
     )
     parser.add_argument(
-        "config", nargs="?", help="a TOML file, or a packaged config such as quickstart"
+        "config",
+        nargs="?",
+        help="a TOML file, a packaged config such as quickstart, or a recipe; /PRESET behind a "
+        "name takes that preset",
     )
     parser.add_argument(
         "--set",
@@ -39,11 +43,19 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument(
         "--resume", type=Path, metavar="DIR", help="go on from the newest checkpoint of a run"
     )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="check everything without loading weights, show what the run will take and how to "
+        "launch it",
+    )
     parser.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Check, train, and show how it went."""
+    if options.dry_run:
+        return _dry_run(options)
     config, folder = _config_and_folder(options)
     resume = options.resume is not None and _has_checkpoint(folder)
     quieten(config)
@@ -71,6 +83,20 @@ def run(options: argparse.Namespace) -> int:
             summary = train(prepared, folder, resume=resume, on_step=on_step, track=display.track)
     display.summary(summary)
     show_report(folder)
+    return 0
+
+
+def _dry_run(options: argparse.Namespace) -> int:
+    from evenodds.cli.dry_run import show_dry_run
+
+    if options.resume is not None:
+        raise ConfigError(
+            "--dry-run looks at a new run",
+            got=f"--resume {options.resume}",
+            fix="leave one of the two out",
+        )
+    config, _ = _config_and_folder(options)
+    show_dry_run(options.config, config, options.set, options.out)
     return 0
 
 

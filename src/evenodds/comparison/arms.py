@@ -10,7 +10,7 @@ from evenodds.config import PRESETS, unknown_key
 from evenodds.errors import ConfigError
 from evenodds.run_config import RunConfig, config_text, parse_toml
 
-SHARED = ("model", "data", "reward", "evaluation", "run")  # what no arm may change
+SHARED = ("model", "data", "reward", "evaluation", "run", "hardware")  # what no arm may change
 
 
 @dataclass(frozen=True)

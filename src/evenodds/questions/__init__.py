@@ -14,10 +14,11 @@ from evenodds.questions.config import DataConfig
 from evenodds.questions.files import READERS
 from evenodds.questions.gathering import RESERVED, pool_of_rows
 from evenodds.questions.generators import GENERATORS
-from evenodds.questions.loading import load_pool
+from evenodds.questions.loading import drawn_rows, load_pool
 from evenodds.questions.pool import QuestionPool
 from evenodds.questions.prompts import Prompt, prompt_text, question_id
 from evenodds.questions.shapes import USUAL_NAMES, Row
+from evenodds.questions.sources import stored_rows
 
 __all__ = [
     "GENERATORS",
@@ -29,8 +30,10 @@ __all__ = [
     "QuestionPool",
     "Row",
     "check_prompt_lengths",
+    "drawn_rows",
     "load_pool",
     "pool_of_rows",
     "prompt_text",
     "question_id",
+    "stored_rows",
 ]

@@ -27,12 +27,12 @@ def load_pool(config: DataConfig) -> QuestionPool:
         columns = {"question_column": "question", "answer_column": "answer", "shape": "columns"}
         pool = pool_of_rows(generate(config), config.replace(**columns), answers_may_lack=True)
     if config.limit is not None and config.limit < len(pool):
-        pool = pool.take(_drawn(pool.ids, config.limit, config.seed))
+        pool = pool.take(drawn_rows(pool.ids, config.limit, config.seed))
     logger.info("%d questions from %s", len(pool), config.source)
     return pool
 
 
-def _drawn(ids: Sequence[str], count: int, seed: int) -> list[int]:
+def drawn_rows(ids: Sequence[str], count: int, seed: int) -> list[int]:
     """`count` random rows, in order; a question's luck depends on its id and the seed alone."""
 
     def luck(row: int) -> bytes:

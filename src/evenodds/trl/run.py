@@ -27,7 +27,7 @@ from evenodds.questions import QuestionPool, check_prompt_lengths, load_pool
 from evenodds.recorder import METRICS, summarise
 from evenodds.resources import resolved_path
 from evenodds.rewards import make_reward
-from evenodds.run_config import RunConfig
+from evenodds.run_config import RunConfig, batch_split
 from evenodds.trl.checkpoint import last_complete
 from evenodds.trl.seams import check_settings
 from evenodds.trl.trainer import DataEfficientGRPOTrainer
@@ -294,33 +294,11 @@ def host_config(config: RunConfig, folder: Path) -> GRPOConfig:
             "steps_per_generation": 1,
         }
         world_size = GRPOConfig(**{**settings, **group}).world_size
-        return GRPOConfig(**{**settings, **_batches(config, world_size)})
+        return GRPOConfig(**{**settings, **batch_split(config, world_size)})
     except (ImportError, OSError, TypeError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError("TRL refuses the settings of this run", got=error) from error
-
-
-def _batches(config: RunConfig, world_size: int) -> dict[str, int]:
-    """How the rollouts of a step are cut: by process, by update, by micro-batch."""
-    rows = config.generation.groups_per_step * config.generation.group_size
-    updates = config.training.updates_per_step
-    micro = config.training.micro_batch or max(1, rows // (world_size * updates))
-    if rows % (world_size * updates * micro):
-        raise ConfigError(
-            "the rollouts of a step cannot be cut evenly",
-            got=f"{rows} rollouts, {world_size} processes, {updates} updates, micro-batches of "
-            f"{micro}",
-            expected="processes times updates times micro_batch to divide the rollouts",
-            fix="change generation.groups_per_step, training.updates_per_step or "
-            "training.micro_batch",
-        )
-    parts = rows // (world_size * micro)
-    return {
-        "per_device_train_batch_size": micro,
-        "steps_per_generation": parts,
-        "gradient_accumulation_steps": parts // updates,
-    }
 
 
 def _pools(config: RunConfig) -> tuple[QuestionPool, QuestionPool | None]:
