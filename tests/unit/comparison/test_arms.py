@@ -2,6 +2,7 @@ import pytest
 
 from evenodds.comparison.arms import parse_arms
 from evenodds.errors import ConfigError
+from evenodds.run_config import config_tables, read_config, recipes
 
 TABLES = {
     "run": {"name": "mine"},
@@ -81,3 +82,14 @@ def test_names_are_known_and_different():
         parse_arms(["grpo", "grpo"])
     with pytest.raises(ConfigError, match="no arm"):
         parse_arms([])
+
+
+@pytest.mark.parametrize("name", recipes())
+@pytest.mark.parametrize("preset", ["grpo", "paper", "evenodds"])
+def test_arms_of_a_recipe_are_its_twins_whichever_twin_was_named(name, preset):
+    (arm,) = parse_arms([preset])
+    twin = read_config(f"{name}/{preset}")
+    for base in (name, f"{name}/grpo", f"{name}/evenodds"):
+        config = arm.config(config_tables(base), 0)
+        assert config.efficiency == twin.efficiency
+        assert (config.generation, config.training) == (twin.generation, twin.training)
