@@ -160,11 +160,9 @@ class EvidencePosterior:
         """How well each sharpness predicts what was observed, from what was known before."""
         mean_K, variance_K = self._combined(rows_K, self.drift.value)
         mean_K = mean_K + self.ability.value
-        ahead = [
-            binomial_posterior(sharp * mean_K, sharp**2 * variance_K, solved_K, samples_K)[2].sum()
-            for sharp in SHARPNESS
-        ]
-        self.sharpness.learn(np.array(ahead))
+        mean_JK = SHARPNESS[:, None] * mean_K
+        variance_JK = np.square(SHARPNESS)[:, None] * variance_K
+        self.sharpness.learn(evidence(mean_JK, variance_JK, solved_K, samples_K))
 
     def _learn_dynamics(
         self,
@@ -178,15 +176,12 @@ class EvidencePosterior:
         prior, which they have in common.
         """
         prior_K, variance_K = self.shared.moments(rows_K)
-        likelihood = np.empty(len(DRIFTS))
         factor = self._factors.aged(rows_K, self.drift.value, self.step)
         self.ability.learn(*product(prior_K, variance_K, *factor), solved_K, samples_K)
-        for place, drift in enumerate(DRIFTS):
-            factor = self._factors.aged(rows_K, drift, self.step)
-            mean_K, spread_K = product(prior_K, variance_K, *factor)
-            ahead = binomial_posterior(mean_K + self.ability.value, spread_K, solved_K, samples_K)
-            likelihood[place] = ahead[2].sum()
-        self.drift.learn(likelihood)
+        aged = [self._factors.aged(rows_K, drift, self.step) for drift in DRIFTS]
+        moments = [product(prior_K, variance_K, *factor) for factor in aged]
+        mean_JK, spread_JK = np.stack(moments, axis=1)
+        self.drift.learn(evidence(mean_JK + self.ability.value, spread_JK, solved_K, samples_K))
 
     def _update(
         self,
@@ -447,6 +442,23 @@ def product(
     """Mean and variance of N(mean, variance) times a factor of this mean and precision."""
     left_K = variance_K / (1.0 + variance_K * precision_K)
     return mean_K + left_K * precision_K * (factor_K - mean_K), left_K
+
+
+def evidence(
+    mean_JK: Float[np.ndarray, "J K"],
+    variance_JK: Float[np.ndarray, "J K"],
+    solved_K: Float[np.ndarray, " K"],
+    samples_K: Float[np.ndarray, " K"],
+) -> Float[np.ndarray, " J"]:
+    """Log-likelihood of what was observed, under each of J predictions of the logits, in nats."""
+    repeat = len(mean_JK)
+    log_evidence = binomial_posterior(
+        mean_JK.ravel(),
+        variance_JK.ravel(),
+        np.tile(solved_K, repeat),
+        np.tile(samples_K, repeat),
+    )[2]
+    return log_evidence.reshape(mean_JK.shape).sum(axis=1)
 
 
 def merged(
