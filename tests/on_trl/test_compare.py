@@ -89,6 +89,7 @@ def test_every_arm_is_in_the_table_and_on_the_page(finished):
     assert plain["evaluated"] == [0, 2, 4, 6]
     page = (finished / "report.html").read_text(encoding="utf-8")
     assert all(arm in page for arm in ARMS)
+    assert all(f"| {arm} |" in (finished / "table.md").read_text(encoding="utf-8") for arm in ARMS)
     assert "http://" not in page.replace("http://www.w3.org", "")
     for arm in ARMS:
         for seed in (5, 6):
