@@ -163,6 +163,7 @@ def _show(folder: Path) -> int:
     from evenodds.cli.progress import show_table
     from evenodds.comparison.plan import read_plan
     from evenodds.comparison.results import MARKDOWN, PAGE, TABLE, results_of, table_record
+    from evenodds.report.page import pictures_folder
     from evenodds.report.run_pages import comparison_markdown, comparison_page, comparison_rows
 
     plan = read_plan(folder)
@@ -171,8 +172,12 @@ def _show(folder: Path) -> int:
     write_text(folder / MARKDOWN, comparison_markdown(results, plan.how_timed))
     columns, rows = comparison_rows(results)
     show_table(f"{plan.name}, {len(plan.seeds)} seeds", columns, rows, plan.how_timed)
-    comparison_page(results, plan.how_timed).write(folder / PAGE)
-    print(f"The page lies in {folder / PAGE}; every number comes from {folder / 'runs'}")
+    page = folder / PAGE
+    comparison_page(results, plan.how_timed).write(page, pictures=True)
+    print(
+        f"The page lies in {page}, its pictures in {pictures_folder(page)}; every number comes "
+        f"from {folder / 'runs'}"
+    )
     return 0
 
 
