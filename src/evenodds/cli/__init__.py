@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """All commands with their options."""
-    from evenodds.cli import compare, embed, report, study, train
+    from evenodds.cli import compare, embed, report, study, train, verl_command
 
     parser = argparse.ArgumentParser(
         prog="evenodds", description="Train language models on questions with even odds."
@@ -45,6 +45,7 @@ def make_parser() -> argparse.ArgumentParser:
     embed.add_parser(commands)
     study.add_parsers(commands)
     report.add_parser(commands)
+    verl_command.add_parser(commands)
     return parser
 
 
