@@ -36,6 +36,7 @@ DRIFTS = np.array([0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0])  # variance of thet
 ABILITY_STEPS = np.array([0.003, 0.01, 0.03, 0.1, 0.3, 1.0])  # standard deviation a step
 SHARPNESS = 1.1 ** np.arange(-3.0, 4.0)  # of all logits
 MEMORY = 0.98  # of a step's evidence for them, per further step: all may change in a run
+LEARNERS = 256  # most questions of a step that the sharpness and the dynamics are learned from
 PASSES = 2  # of factors and shared prior over a new observation, as each depends on the other
 LEAST_PRECISION = 1e-9  # of a factor; rounding can take it to 0
 
@@ -142,10 +143,12 @@ class EvidencePosterior:
         if not len(rows_K):
             return
         if self.step > 1:  # before, the prior is a guess, and so is where all logits lie
-            self._learn_sharpness(rows_K, solved_K, samples_K)
-        seen_K = self._factors.precision_N[rows_K] > 0
-        if seen_K.any():
-            self._learn_dynamics(rows_K[seen_K], solved_K[seen_K], samples_K[seen_K])
+            some = _spread_evenly(np.arange(len(rows_K)), LEARNERS)
+            self._learn_sharpness(rows_K[some], solved_K[some], samples_K[some])
+        seen = np.flatnonzero(self._factors.precision_N[rows_K] > 0)
+        if len(seen):
+            some = _spread_evenly(seen, LEARNERS)
+            self._learn_dynamics(rows_K[some], solved_K[some], samples_K[some])
         before = self._factors.aged(rows_K, self.drift.value, self.step)
         for _ in range(PASSES):
             self._update(rows_K, solved_K, samples_K, before)
@@ -442,6 +445,13 @@ def product(
     """Mean and variance of N(mean, variance) times a factor of this mean and precision."""
     left_K = variance_K / (1.0 + variance_K * precision_K)
     return mean_K + left_K * precision_K * (factor_K - mean_K), left_K
+
+
+def _spread_evenly(places_K: Int[np.ndarray, " K"], most: int) -> Int[np.ndarray, " M"]:
+    """At most so many of them, from first to last."""
+    if len(places_K) <= most:
+        return places_K
+    return places_K[np.linspace(0, len(places_K) - 1, most).round().astype(np.int64)]
 
 
 def evidence(

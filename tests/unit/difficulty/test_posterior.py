@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 from evenodds.difficulty import AttentionPredictor, DifficultyEstimator, EvidencePosterior
 from evenodds.difficulty.baselines import LastLabel
 from evenodds.difficulty.logit_normal import binomial_posterior, success_moments
-from evenodds.difficulty.posterior import DRIFTS, Ability, Factors, Weighted, merged, product
+from evenodds.difficulty.posterior import (
+    DRIFTS,
+    Ability,
+    Factors,
+    Weighted,
+    _spread_evenly,
+    merged,
+    product,
+)
 from evenodds.difficulty.scores import standardised_error
 from evenodds.difficulty.shared_prior import SharedPrior
 from evenodds.errors import CheckpointError, ConfigError, DataError
@@ -438,3 +446,8 @@ def test_a_prior_without_labels_of_its_own_is_asked_at_once():
     posterior = EvidencePosterior(3, prior=LastLabel(labels))
     assert posterior.estimate().difficulty_N[0] > 0.6 > 0.4 > posterior.estimate().difficulty_N[1]
     assert DRIFTS.min() > 0
+
+
+def test_many_observations_are_learned_from_in_part():
+    assert _spread_evenly(np.arange(3), 4).tolist() == [0, 1, 2]
+    assert _spread_evenly(np.array([5, 6, 7, 8, 9]), 3).tolist() == [5, 7, 9]
