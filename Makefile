@@ -4,8 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 TORCH := torch==2.13.0
+VERL := .venv-verl
+VERL_PIP := $(VERL)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-verl.txt
 
-.PHONY: train train-llm compare ablation test check bench format clean
+.PHONY: train train-llm compare ablation test test-verl check bench format clean
 
 train: $(VENV)/.train  ## train the quickstart: GRPO with DOTS and replay, on CPU
 	$(BIN)/evenodds train quickstart
@@ -15,14 +17,17 @@ train-llm: $(VENV)/.llm  ## train the real SmolLM2-135M-Instruct on reasoning-gy
 
 compare: $(VENV)/.train  ## plain GRPO, the paper and evenodds side by side (20 to 30 minutes)
 	$(BIN)/evenodds compare quickstart --arms grpo,dots+rr,evenodds --first-seed 10 \
-	  --longer 1.25 --set evaluation.every=5 --out runs/compare
+	  --longer 2 --set evaluation.every=5 --out runs/compare
 
 ablation: $(VENV)/.train  ## every switch on its own and all together (an hour)
 	$(BIN)/evenodds compare quickstart --arms grpo,paper,examples/ablation.toml,evenodds --first-seed 10 \
-	  --seeds 3 --longer 1.25 --set evaluation.every=5 --out runs/ablation
+	  --seeds 3 --longer 2 --set evaluation.every=5 --out runs/ablation
 
 test: $(VENV)/.dev $(VENV)/.llm  ## every test
 	$(BIN)/python -m pytest -n 2
+
+test-verl: $(VERL)/.made  ## the plug-in for verl, in an environment of its own
+	cd tests/on_verl && timeout 1500 ../../$(VERL)/bin/python -m pytest -c pytest.ini .
 
 check: $(VENV)/.dev  ## what a contributor runs before a commit
 	$(BIN)/ruff check .
@@ -39,7 +44,7 @@ format: $(VENV)/.dev  ## format and sort imports
 	$(BIN)/ruff format .
 
 clean:  ## remove the environment and caches; runs are kept
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	rm -rf $(VENV) $(VERL) .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
 
 $(VENV)/.train: pyproject.toml constraints.txt
 	@echo "Making the environment in $(VENV) (a few minutes, once)"
@@ -55,4 +60,14 @@ $(VENV)/.llm: $(VENV)/.train
 
 $(VENV)/.dev: $(VENV)/.train
 	$(PIP) -e ".[trl,llm,dev]"
+	@touch $@
+
+# verl asks for packages that need a GPU or another transformers, so it is installed alone.
+$(VERL)/.made: pyproject.toml constraints-verl.txt
+	@echo "Making the environment of verl in $(VERL) (a few minutes, once)"
+	$(PYTHON) -m venv $(VERL)
+	$(VERL_PIP) $(TORCH)
+	$(VERL_PIP) --no-deps verl
+	$(VERL_PIP) -r tests/on_verl/requirements.txt
+	$(VERL_PIP) -e .
 	@touch $@

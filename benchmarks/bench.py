@@ -31,13 +31,16 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
+from evenodds.config import EfficiencyConfig
 from evenodds.difficulty import (
     AttentionPredictor,
+    EvidencePosterior,
     GroupPlatt,
     PredictorModel,
     attention_difficulty,
     platt,
 )
+from evenodds.loop import DataEfficientLoop
 from evenodds.selection import gumbel_top_k, selection_logits
 from evenodds.types import Observation
 
@@ -47,6 +50,7 @@ POOL = 10_240  # the paper's largest
 BATCH = 32  # queries of the straightforward version that are predicted together
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
 SELECTED = 512
+FEATURES = 64  # of the text, for the posterior
 
 console = Console(highlight=False, soft_wrap=True, width=100)
 
@@ -112,6 +116,7 @@ def main() -> None:
     compare_with_straightforward(POOL // 10 if options.quick else POOL)
     time_growth()
     time_selection()
+    time_posterior()
     show_machine("after")
 
 
@@ -199,6 +204,45 @@ def time_selection() -> None:
     table = make_table(f"Selection out of {SIZES[-1]:,} questions")
     table.add_row(f"{SELECTED} questions", *timing.cells())
     show(table, watch)
+
+
+def time_posterior() -> None:
+    """A whole step of the preset `evenodds` without the host: plan, observe, estimate, choose."""
+    watch = OtherProcesses()
+    table = make_table(f"A step of the evidence posterior, {SELECTED} groups of 8")
+    for size, target in ((10_000, "0.05 s"), (1_000_000, "1 s")):
+        for features in (0, FEATURES):
+            timing = timed(posterior_step(size, features), 7)
+            columns = f"{features} features" if features else "no features"
+            table.add_row(f"{size:,} questions, {columns}", *timing.cells(), target)
+    show(table, watch)
+
+
+def posterior_step(size: int, features: int) -> Callable[[], object]:
+    """A step of a loop that has observed enough for its fit to be as large as it gets."""
+    generator = np.random.default_rng(0)
+    rate_N = generator.uniform(size=size)
+    values_ND = generator.normal(size=(size, features)).astype(np.float32) if features else None
+    config = EfficiencyConfig.preset("evenodds", fresh_fraction=1.0)
+    estimator = EvidencePosterior(size, features_ND=values_ND)
+    loop = DataEfficientLoop(config, size, SELECTED, estimator=estimator)
+
+    def step() -> None:
+        loop.plan_references()
+        questions_B = loop.plan_batch().questions
+        solved_B = generator.binomial(8, rate_N[questions_B])
+        loop.observe(
+            Observation(
+                questions_K=questions_B,
+                difficulty_K=(1.0 - solved_B / 8).astype(np.float32),
+                effective_K=(solved_B > 0) & (solved_B < 8),
+                samples_K=np.full(len(questions_B), 8),
+            )
+        )
+
+    for _ in range(10):
+        step()
+    return step
 
 
 def adapted_pool(query_NH: Tensor) -> tuple[AttentionPredictor, Observation]:

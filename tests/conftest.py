@@ -1,5 +1,6 @@
 """Every test run checks the shapes in the signatures, and keeps caches to itself."""
 
+import importlib.util
 import os
 import tempfile
 
@@ -10,6 +11,9 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["EVENODDS_CACHE"] = tempfile.mkdtemp(prefix="evenodds-test-cache-")
 
 from jaxtyping import install_import_hook
+
+# verl has an environment of its own: `make test-verl`.
+collect_ignore = [] if importlib.util.find_spec("verl") else ["on_verl"]
 
 # Settings check themselves, and their tests pass wrong types on purpose.
 SHAPED = [
@@ -23,6 +27,8 @@ SHAPED = [
     "recorder",
     "references",
     "replay",
+    "replay_share",
+    "scoring",
     "selection",
     "state",
     "study",

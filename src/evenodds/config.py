@@ -362,8 +362,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "references": "batch",
         "adapt_references": True,
         "steps_per_selection": 1,
-        "fresh_fraction": 0.5,
-        "replay_fraction": 0.25,
+        "fresh_fraction": 0.25,
+        "replay_fraction": 0.0,
         "drop_ineffective": True,
     },
 }

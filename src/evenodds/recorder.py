@@ -96,7 +96,9 @@ def summarise(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """
     steps = [line for line in lines if line["step"] > 0]
     accuracies = [line["eval/accuracy"] for line in lines if line.get("eval/accuracy") is not None]
-    probed = [line for line in steps if line.get("select/num_references")]
+    probed = [
+        line for line in steps if line.get("select/num_references") or line.get("select/num_joined")
+    ]
     last = steps[-1] if steps else {}
     return {
         "steps": len(steps),

@@ -61,3 +61,22 @@ class ReplayShare:
     def restore(self, state: State) -> None:
         """Take over a factor."""
         self.factor = state.values["factor"]
+
+
+def ratios_of_totals(total: float, squares: float, count: float) -> dict[str, float]:
+    """Mean, standard deviation and effective share of importance ratios; NaN where none are.
+
+    Args:
+        total: Sum of the ratios r.
+        squares: Sum of r^2.
+        count: n. The effective share is (sum r)^2 / (n sum r^2).
+    """
+    if not count:
+        names = ("replay/ratio_mean", "replay/ratio_std", "replay/ess")
+        return dict.fromkeys(names, float("nan"))
+    mean = total / count
+    return {
+        "replay/ratio_mean": mean,
+        "replay/ratio_std": max(0.0, squares / count - mean**2) ** 0.5,
+        "replay/ess": total**2 / (count * squares),
+    }

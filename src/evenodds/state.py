@@ -74,3 +74,20 @@ def generator_state(generator: np.random.Generator) -> dict[str, Any]:
 def restore_generator(generator: np.random.Generator, values: Mapping[str, Any]) -> None:
     """Set a NumPy generator to a state of `generator_state`."""
     generator.bit_generator.state = dict(values)
+
+
+def check_belongs(saved: dict[str, Any], now: dict[str, Any]) -> None:
+    """Refuse a checkpoint of other questions or settings, whose stored groups mean nothing here.
+
+    Args:
+        saved: Names and values when it was saved.
+        now: The same of the run that would go on.
+    """
+    for name, value in now.items():
+        if name in saved and saved[name] != value:
+            raise CheckpointError(
+                f"the checkpoint belongs to a run with other {name}",
+                got=value,
+                expected=saved[name],
+                fix="go on with the run as it was, or start a new one",
+            )

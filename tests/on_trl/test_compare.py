@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -89,6 +90,7 @@ def test_every_arm_is_in_the_table_and_on_the_page(finished):
     assert plain["evaluated"] == [0, 2, 4, 6]
     page = (finished / "report.html").read_text(encoding="utf-8")
     assert all(arm in page for arm in ARMS)
+    assert all(f"| {arm} |" in (finished / "table.md").read_text(encoding="utf-8") for arm in ARMS)
     assert "http://" not in page.replace("http://www.w3.org", "")
     for arm in ARMS:
         for seed in (5, 6):
@@ -155,3 +157,20 @@ def test_wrong_settings_are_refused_before_anything_runs(config, tmp_path, capsy
     assert compare(config, "scoring:first_digit", "nowhere:to_be_found", out, monkeypatch) == 2
     assert "nowhere" in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_a_comparison_can_become_longer(config, finished, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(config.parent))
+    monkeypatch.syspath_prepend(config.parent)
+    out = tmp_path / "out"
+    shutil.copytree(finished, out)
+    assert main([*command(config, out), "--longer", "1.5"]) == 0
+    before, after = (lines_without_times(each / "runs/rr/seed-5") for each in (finished, out))
+    assert after[: len(before)] == before
+    assert after[-1]["step"] == 9
+    assert lines_without_times(out / "runs/grpo/seed-5") == lines_without_times(
+        finished / "runs/grpo/seed-5"
+    )
+    arms = {arm["arm"]: arm["evaluated"] for arm in read_json(out / "table.json")["arms"]}
+    assert arms["rr"][-1] == 9
+    assert arms["grpo"][-1] == 6

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from evenodds.loss import off_policy_loss
+from evenodds.replay_share import ratios_of_totals
 from evenodds.trl import batch as batches
-from evenodds.trl.rollout_step import ratios_of_totals
 
 from tiny_trl import SMALL
 

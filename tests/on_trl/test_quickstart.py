@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from evenodds.cli import main
+from evenodds.config import EfficiencyConfig
 from evenodds.run_config import packaged_configs, read_config
 
 pytestmark = pytest.mark.slow
@@ -18,16 +19,26 @@ def run(folder, *changes):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_quickstart_is_packaged_and_uses_the_papers_setting():
+def test_quickstart_is_packaged_and_uses_what_measured_best():
     assert "quickstart" in packaged_configs()
     config = read_config("quickstart")
-    paper = config.efficiency
-    assert (paper.selection, paper.loss, paper.advantage) == ("difficulty", "decoupled", "mean")
-    assert (paper.fresh_fraction, paper.steps_per_selection) == (0.5, 2)
+    best = EfficiencyConfig.preset("evenodds").as_dict()
+    own = {"num_references", "capacity", "predictor"}
+    found = config.efficiency.as_dict()
+    assert {key for key in best if found[key] != best[key]} == own
 
 
-def test_selection_finds_more_effective_groups_than_the_hosts_order(tmp_path, capsys):
-    paper = run(tmp_path / "paper")
+def test_the_preset_generates_a_quarter_and_probes_within_it(tmp_path, capsys):
+    lines = run(tmp_path / "short")[1:]
+    assert [line["select/num_fresh"] for line in lines] == [16] * 4
+    assert [line["select/num_references"] for line in lines] == [0] * 4
+    assert lines[0]["select/num_joined"] == 16
+    assert all(line["train/num_groups"] < 16 for line in lines)
+    assert "report" in capsys.readouterr().out
+
+
+def test_the_paper_finds_more_effective_groups_than_the_hosts_order(tmp_path, capsys):
+    paper = run(tmp_path / "paper", "efficiency.preset=paper")
     plain = run(tmp_path / "plain", "efficiency.preset=grpo", "efficiency.predictor=''")
     effective = [line["select/effective_fraction"] for line in paper[1:]]
     uniform = [line["select/effective_fraction"] for line in plain[1:]]

@@ -9,7 +9,8 @@ from evenodds.errors import CheckpointError, ConfigError, HostError
 from evenodds.files import write_json
 from evenodds.questions import pool_of_rows
 from evenodds.questions.config import DataConfig
-from evenodds.trl.checkpoint import check_belongs, last_complete
+from evenodds.state import check_belongs
+from evenodds.trl.checkpoint import last_complete
 from evenodds.trl.run import _check_template, check_finite_weights
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from evenodds.config import EfficiencyConfig
 from evenodds.errors import ConfigError
 from evenodds.forecast import buffer_bytes, forecast, prediction_bytes
 from evenodds.run_config import RunConfig, config_tables, read_config, recipes
@@ -48,7 +49,9 @@ def test_twins_differ_in_the_method_alone(name):
     assert not grpo.efficiency.selects
     assert not grpo.efficiency.replays
     assert ours.efficiency.estimator == "posterior"
-    assert (ours.efficiency.steps_per_selection, ours.efficiency.replay_fraction) == (1, 0.25)
+    assert ours.efficiency == EfficiencyConfig.preset(
+        "evenodds", embeddings=ours.efficiency.embeddings
+    )
     for twin in (grpo, ours):
         other = twin.as_dict()
         changed = {section for section in paper if other[section] != paper[section]}
@@ -57,7 +60,7 @@ def test_twins_differ_in_the_method_alone(name):
     # generated groups: 512 at first and 256 in each of 59 steps, and 30 reference sets
     assert forecast(read_config(name), 8192).total_rollouts == (512 + 59 * 256 + 30 * 256) * 8
     assert forecast(grpo, 8192).total_rollouts == 60 * 512 * 8
-    assert forecast(ours, 8192).total_rollouts == (384 + 59 * 256) * 8
+    assert forecast(ours, 8192).total_rollouts == 60 * 128 * 8  # a quarter of each batch
 
 
 def test_numbers_of_a_recipe_by_hand():
@@ -86,11 +89,11 @@ def test_plain_grpo_is_the_measure_of_itself():
 
 
 def test_the_quickstart_generates_what_its_run_did():
-    assert forecast(read_config("quickstart"), 4096).total_rollouts == 23296  # of the README
+    assert forecast(read_config("quickstart/paper"), 4096).total_rollouts == 23296  # of the README
 
 
 def test_kl_stores_a_second_log_probability():
-    tables = config_tables("quickstart")
+    tables = config_tables("quickstart/paper")
     plain = buffer_bytes(RunConfig.from_mapping(tables))
     tables["training"]["kl_coefficient"] = 0.1
     more = buffer_bytes(RunConfig.from_mapping(tables))

@@ -99,7 +99,7 @@ def test_probing_ends_when_the_pool_is_known_and_begins_again_when_it_changes():
 
 
 def test_the_posterior_learns_to_pick_effective_groups():
-    loop = make_loop()
+    loop = make_loop(FREE.replace(criterion="signal"))
     generator = np.random.default_rng(0)
     effective = []
     for _ in range(30):

@@ -1,9 +1,10 @@
 import json
 
 import numpy as np
+import pytest
 
 from evenodds.loop import StepRecord
-from evenodds.recorder import RunRecorder
+from evenodds.recorder import RunRecorder, summarise
 
 from builders import observation
 
@@ -65,3 +66,20 @@ def test_starting_anew_keeps_what_was_there(tmp_path):
         recorder.metrics({"step": run})
     names = ("metrics.1.jsonl", "metrics.2.jsonl", "metrics.jsonl")
     assert [lines(tmp_path / name)[0]["step"] for name in names] == [0, 1, 2]
+
+
+def test_a_correlation_is_averaged_where_references_were_observed():
+    facts = [(2, 0, 0.5), (0, 0, 0.5), (0, 4, 0.7), (0, 0, 0.7)]  # besides, within the batch, r
+    steps = [
+        {
+            "step": step,
+            "reward/mean": 0.5,
+            "select/num_references": besides,
+            "select/num_joined": joined,
+            "select/pearson": r,
+        }
+        for step, (besides, joined, r) in enumerate(facts, start=1)
+    ]
+    summary = summarise([{"step": 0, "eval/accuracy": 0.1}, *steps])
+    assert summary["select/pearson"] == pytest.approx(0.6)
+    assert (summary["steps"], summary["select/num_references"]) == (4, 2)

@@ -33,7 +33,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """All commands with their options."""
-    from evenodds.cli import compare, embed, prepare, recipes, report, study, train
+    from evenodds.cli import (
+        compare,
+        embed,
+        prepare,
+        recipes,
+        report,
+        study,
+        train,
+        verl_command,
+    )
 
     parser = argparse.ArgumentParser(
         prog="evenodds", description="Train language models on questions with even odds."
@@ -47,6 +56,7 @@ def make_parser() -> argparse.ArgumentParser:
     embed.add_parser(commands)
     study.add_parsers(commands)
     report.add_parser(commands)
+    verl_command.add_parser(commands)
     return parser
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenodds.errors import ConfigError
-from evenodds.files import locked, write_json
+from evenodds.files import locked, write_json, write_text
 from evenodds.run_config import apply_change, config_tables, packaged_configs
 
 if TYPE_CHECKING:
@@ -162,16 +162,22 @@ def _show(folder: Path) -> int:
     """The table and the page of a comparison, from its runs."""
     from evenodds.cli.progress import show_table
     from evenodds.comparison.plan import read_plan
-    from evenodds.comparison.results import PAGE, TABLE, results_of, table_record
-    from evenodds.report.run_pages import comparison_page, comparison_rows
+    from evenodds.comparison.results import MARKDOWN, PAGE, TABLE, results_of, table_record
+    from evenodds.report.page import pictures_folder
+    from evenodds.report.run_pages import comparison_markdown, comparison_page, comparison_rows
 
     plan = read_plan(folder)
     results = results_of(plan)
     write_json(folder / TABLE, table_record(plan, results))
+    write_text(folder / MARKDOWN, comparison_markdown(results, plan.how_timed))
     columns, rows = comparison_rows(results)
     show_table(f"{plan.name}, {len(plan.seeds)} seeds", columns, rows, plan.how_timed)
-    comparison_page(results, plan.how_timed).write(folder / PAGE)
-    print(f"The page lies in {folder / PAGE}; every number comes from {folder / 'runs'}")
+    page = folder / PAGE
+    comparison_page(results, plan.how_timed).write(page, pictures=True)
+    print(
+        f"The page lies in {page}, its pictures in {pictures_folder(page)}; every number comes "
+        f"from {folder / 'runs'}"
+    )
     return 0
 
 

@@ -35,8 +35,9 @@ class PlannedRun:
 
     @property
     def is_done(self) -> bool:
-        """Whether the run has ended."""
-        return (self.folder / SUMMARY).exists()
+        """Whether the run has ended, with as many steps as it shall have."""
+        path = self.folder / SUMMARY
+        return path.exists() and read_json(path)["steps"] >= self.config.run.steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +147,7 @@ def _longer(config: RunConfig, longer: float) -> RunConfig:
 
 
 def save_plan(plan: Plan) -> None:
-    """Write the plan and a config for each run that has none; nothing that is there is changed.
+    """Write the plan and a config for each run; runs that are there can become longer only.
 
     Raises:
         CheckpointError: a run in the folder has other settings.
@@ -155,23 +156,21 @@ def save_plan(plan: Plan) -> None:
         settings = run.config.as_dict()
         if (run.folder / CONFIG).exists():
             found = read_json(run.folder / CONFIG)
-            if found != settings:
+            if not _can_become(found, settings):
                 raise CheckpointError(
                     f"the folder holds a run of {run.arm} with other settings",
                     got=f"{run.folder / CONFIG}: {_difference(found, settings)}",
                     expected="the settings of this comparison",
                     fix="use another --out",
                 )
-            continue
-        if any(run.folder.glob("*")):
+        elif any(run.folder.glob("*")):
             raise CheckpointError(
                 "a run folder of the comparison is in use",
                 got=run.folder,
                 fix="use another --out",
             )
     for run in plan.runs:
-        if not (run.folder / CONFIG).exists():
-            write_json(run.folder / CONFIG, run.config.as_dict())
+        write_json(run.folder / CONFIG, run.config.as_dict())
     record = {
         "name": plan.name,
         "arms": list(plan.arms),
@@ -213,6 +212,16 @@ def read_plan(folder: Path) -> Plan:
 
 def _saved(folder: Path, arm: str, seed: int) -> RunConfig:
     return RunConfig.from_mapping(read_json(run_folder(folder, arm, seed) / CONFIG))
+
+
+def _can_become(found: Any, wanted: dict[str, Any]) -> bool:
+    """Whether a run goes on as before, if for longer."""
+    if not isinstance(found, dict) or not isinstance(found.get("run"), dict):
+        return False
+    steps = found["run"].get("steps")
+    if not isinstance(steps, int) or steps > wanted["run"]["steps"]:
+        return False
+    return {**found, "run": {**found["run"], "steps": wanted["run"]["steps"]}} == wanted
 
 
 def _difference(found: Any, wanted: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from evenodds.comparison.savings import ArmResult, compare_arms, courses_of
 from evenodds.errors import DataError, some
 
 TABLE = "table.json"
+MARKDOWN = "table.md"
 PAGE = "report.html"
 
 

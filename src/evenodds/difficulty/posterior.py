@@ -36,6 +36,7 @@ DRIFTS = np.array([0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0])  # variance of thet
 ABILITY_STEPS = np.array([0.003, 0.01, 0.03, 0.1, 0.3, 1.0])  # standard deviation a step
 SHARPNESS = 1.1 ** np.arange(-3.0, 4.0)  # of all logits
 MEMORY = 0.98  # of a step's evidence for them, per further step: all may change in a run
+LEARNERS = 256  # most questions of a step that the sharpness and the dynamics are learned from
 PASSES = 2  # of factors and shared prior over a new observation, as each depends on the other
 LEAST_PRECISION = 1e-9  # of a factor; rounding can take it to 0
 
@@ -142,10 +143,12 @@ class EvidencePosterior:
         if not len(rows_K):
             return
         if self.step > 1:  # before, the prior is a guess, and so is where all logits lie
-            self._learn_sharpness(rows_K, solved_K, samples_K)
-        seen_K = self._factors.precision_N[rows_K] > 0
-        if seen_K.any():
-            self._learn_dynamics(rows_K[seen_K], solved_K[seen_K], samples_K[seen_K])
+            some = _spread_evenly(np.arange(len(rows_K)), LEARNERS)
+            self._learn_sharpness(rows_K[some], solved_K[some], samples_K[some])
+        seen = np.flatnonzero(self._factors.precision_N[rows_K] > 0)
+        if len(seen):
+            some = _spread_evenly(seen, LEARNERS)
+            self._learn_dynamics(rows_K[some], solved_K[some], samples_K[some])
         before = self._factors.aged(rows_K, self.drift.value, self.step)
         for _ in range(PASSES):
             self._update(rows_K, solved_K, samples_K, before)
@@ -160,11 +163,9 @@ class EvidencePosterior:
         """How well each sharpness predicts what was observed, from what was known before."""
         mean_K, variance_K = self._combined(rows_K, self.drift.value)
         mean_K = mean_K + self.ability.value
-        ahead = [
-            binomial_posterior(sharp * mean_K, sharp**2 * variance_K, solved_K, samples_K)[2].sum()
-            for sharp in SHARPNESS
-        ]
-        self.sharpness.learn(np.array(ahead))
+        mean_JK = SHARPNESS[:, None] * mean_K
+        variance_JK = np.square(SHARPNESS)[:, None] * variance_K
+        self.sharpness.learn(evidence(mean_JK, variance_JK, solved_K, samples_K))
 
     def _learn_dynamics(
         self,
@@ -178,15 +179,12 @@ class EvidencePosterior:
         prior, which they have in common.
         """
         prior_K, variance_K = self.shared.moments(rows_K)
-        likelihood = np.empty(len(DRIFTS))
         factor = self._factors.aged(rows_K, self.drift.value, self.step)
         self.ability.learn(*product(prior_K, variance_K, *factor), solved_K, samples_K)
-        for place, drift in enumerate(DRIFTS):
-            factor = self._factors.aged(rows_K, drift, self.step)
-            mean_K, spread_K = product(prior_K, variance_K, *factor)
-            ahead = binomial_posterior(mean_K + self.ability.value, spread_K, solved_K, samples_K)
-            likelihood[place] = ahead[2].sum()
-        self.drift.learn(likelihood)
+        aged = [self._factors.aged(rows_K, drift, self.step) for drift in DRIFTS]
+        moments = [product(prior_K, variance_K, *factor) for factor in aged]
+        mean_JK, spread_JK = np.stack(moments, axis=1)
+        self.drift.learn(evidence(mean_JK + self.ability.value, spread_JK, solved_K, samples_K))
 
     def _update(
         self,
@@ -447,6 +445,30 @@ def product(
     """Mean and variance of N(mean, variance) times a factor of this mean and precision."""
     left_K = variance_K / (1.0 + variance_K * precision_K)
     return mean_K + left_K * precision_K * (factor_K - mean_K), left_K
+
+
+def _spread_evenly(places_K: Int[np.ndarray, " K"], most: int) -> Int[np.ndarray, " M"]:
+    """At most so many of them, from first to last."""
+    if len(places_K) <= most:
+        return places_K
+    return places_K[np.linspace(0, len(places_K) - 1, most).round().astype(np.int64)]
+
+
+def evidence(
+    mean_JK: Float[np.ndarray, "J K"],
+    variance_JK: Float[np.ndarray, "J K"],
+    solved_K: Float[np.ndarray, " K"],
+    samples_K: Float[np.ndarray, " K"],
+) -> Float[np.ndarray, " J"]:
+    """Log-likelihood of what was observed, under each of J predictions of the logits, in nats."""
+    repeat = len(mean_JK)
+    log_evidence = binomial_posterior(
+        mean_JK.ravel(),
+        variance_JK.ravel(),
+        np.tile(solved_K, repeat),
+        np.tile(samples_K, repeat),
+    )[2]
+    return log_evidence.reshape(mean_JK.shape).sum(axis=1)
 
 
 def merged(

@@ -6,7 +6,6 @@ evidence about w, so that what was seen of some questions moves all like them.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -40,22 +39,22 @@ class SharedPrior:
         self, num_questions: int, features_ND: Float[np.ndarray, "N D"] | None = None
     ) -> None:
         self.num_questions = num_questions
-        self._features_ND = np.zeros((num_questions, 0), dtype=np.float32)
+        self._raw_ND = features_ND
         self._axes = np.zeros((0, 0), dtype=np.float32)
-        self._raw_ND = None
+        projected_NF = np.zeros((num_questions, 0), dtype=np.float32)
         if features_ND is not None:
             _check_features(features_ND, num_questions)
-            self._raw_ND = features_ND
             self._axes = _principal_axes(features_ND)
-            self._features_ND = _project(features_ND, self._axes)
-        self._columns_NC = np.ones((num_questions, 1), dtype=np.float32)
+            projected_NF = _project(features_ND, self._axes)
+        self._num_features = projected_NF.shape[1]
+        self._design_NC = np.concatenate([_ones(num_questions), projected_NF], axis=1)
         self.spread = SPREAD
         self.reach = 1.0  # variance that the features explain
         self._begin(INTERCEPT)
 
     def _begin(self, weights: Sequence[tuple[float, float]]) -> None:
         table = np.array(weights)
-        extra = self._features_ND.shape[1]
+        extra = self._num_features
         self._fixed = table[:, 1]
         self._start = np.concatenate([table[:, 0], np.zeros(extra)])
         self.weights = self._start.copy()
@@ -71,12 +70,19 @@ class SharedPrior:
             labels: The same number each time; NaN where one says nothing of a question, none
                 where it says nothing yet.
         """
-        blocks = [np.ones((self.num_questions, 1), dtype=np.float32)]
-        blocks += [_label_columns(label_N, self.num_questions) for label_N in labels]
-        first = self._columns_NC.shape[1] == 1 and len(blocks) > 1
-        self._columns_NC = np.concatenate(blocks, axis=1)
-        if first:
+        columns_NL = [_label_columns(label_N, self.num_questions) for label_N in labels]
+        if self._design_NC.shape[1] == 1 + self._num_features and columns_NL:  # the first time
+            parts = [_ones(self.num_questions), *columns_NL, self._features_NF]
+            self._design_NC = np.concatenate(parts, axis=1)
             self._begin([*INTERCEPT, *(LABEL * len(labels))])
+        elif columns_NL:
+            last = self._design_NC.shape[1] - self._num_features
+            self._design_NC[:, 1:last] = np.concatenate(columns_NL, axis=1)
+
+    @property
+    def _features_NF(self) -> Float[np.ndarray, "N F"]:
+        """The projected features: the last columns."""
+        return self._design_NC[:, self._design_NC.shape[1] - self._num_features :]
 
     def moments(
         self, rows_K: Int[np.ndarray, " K"] | None = None
@@ -87,12 +93,12 @@ class SharedPrior:
             rows_K: Questions; all where none are given.
         """
         if rows_K is not None:
-            return self._moments(self._design(rows_K))
+            return self._moments(self._design_NC[rows_K])
         mean_N = np.empty(self.num_questions)
         variance_N = np.empty(self.num_questions)
         for start in range(0, self.num_questions, CHUNK):
             part = slice(start, start + CHUNK)
-            mean_N[part], variance_N[part] = self._moments(self._design(part))
+            mean_N[part], variance_N[part] = self._moments(self._design_NC[part])
         return mean_N, variance_N
 
     def fit(
@@ -112,13 +118,15 @@ class SharedPrior:
             mean_K: Mean of the logit by its observations alone.
             precision_K: 1 / variance of that, above 0.
         """
-        design_KD = self._design(rows_K)
+        design_KD = self._design_NC[rows_K]
         for _ in range(ROUNDS):
             noise_K = self.spread + 1.0 / precision_K
             prior_D = self._precision()
-            weighted_DK = design_KD.T / noise_K
-            self.covariance = np.linalg.inv(weighted_DK @ design_KD + np.diag(prior_D))
-            self.weights = self.covariance @ (weighted_DK @ mean_K + prior_D * self._start)
+            weighted_DK = design_KD.T / noise_K.astype(np.float32)
+            seen_D = (weighted_DK @ mean_K.astype(np.float32)).astype(np.float64)
+            information_DD = (weighted_DK @ design_KD).astype(np.float64) + np.diag(prior_D)
+            self.covariance = np.linalg.inv(information_DD)
+            self.weights = self.covariance @ (seen_D + prior_D * self._start)
             self._maximise(design_KD, mean_K, precision_K, self.spread / noise_K)
 
     def _maximise(
@@ -134,18 +142,14 @@ class SharedPrior:
         square_K = np.square(share_K) * (np.square(residual_K) + explained_K)
         total = float((square_K + share_K / precision_K).sum())
         self.spread = (STRENGTH * SPREAD + total) / (STRENGTH + len(mean_K))
-        extra = self._features_ND.shape[1]
+        extra = self._num_features
         if extra:
             squares = np.square(self.weights[-extra:]) + np.diag(self.covariance)[-extra:]
             self.reach = (STRENGTH + float(squares.sum())) / (STRENGTH + extra)
 
     def _precision(self) -> Float[np.ndarray, " D"]:
-        extra = self._features_ND.shape[1]
+        extra = self._num_features
         return np.concatenate([1.0 / self._fixed, np.full(extra, 1.0 / self.reach)])
-
-    def _design(self, rows: Any) -> Float[np.ndarray, "K D"]:
-        parts = [self._columns_NC[rows], self._features_ND[rows]]
-        return np.concatenate(parts, axis=1).astype(np.float64)
 
     def _moments(self, design_KD: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return design_KD @ self.weights, self.spread + _quadratic(design_KD, self.covariance)
@@ -166,13 +170,19 @@ class SharedPrior:
         axes = state.tensors["axes"].numpy()
         if self._raw_ND is not None and not np.array_equal(axes, self._axes):
             self._axes = axes.copy()
-            self._features_ND = _project(self._raw_ND, self._axes)
+            self._features_NF[:] = _project(self._raw_ND, self._axes)
 
 
 def _quadratic(
     design_KD: Float[np.ndarray, "K D"], covariance: Float[np.ndarray, "D D"]
 ) -> Float[np.ndarray, " K"]:
-    return np.einsum("kd,kd->k", design_KD @ covariance, design_KD)
+    """phi' covariance phi of each row, in single precision."""
+    rows_KD = design_KD @ covariance.astype(np.float32)
+    return np.einsum("kd,kd->k", rows_KD, design_KD).astype(np.float64)
+
+
+def _ones(count: int) -> Float[np.ndarray, "N 1"]:
+    return np.ones((count, 1), dtype=np.float32)
 
 
 def _label_columns(

@@ -130,6 +130,16 @@ def comparison_note(results: Sequence[ArmResult], baseline: str = "grpo") -> str
     )
 
 
+def comparison_markdown(
+    results: Sequence[ArmResult], note: str = "", *, baseline: str = "grpo"
+) -> str:
+    """`comparison_rows` as a table for a README, with how to read it and how it was timed."""
+    columns, rows = comparison_rows(results)
+    lines = [columns, ("---",) * len(columns), *rows]
+    table = "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+    return f"{table}\n\n{comparison_note(results, baseline)}\n\n{note}\n"
+
+
 def target_rows(results: Sequence[ArmResult]) -> Table:
     """Final accuracy, and what each arm took to reach the score."""
     unit, name = _time_unit(results)

@@ -104,17 +104,8 @@ def _draw_target(
     low, high = axes.get_ylim()
     low -= 0.14 * (high - low)
     axes.set_ylim(low, high)
-    axes.axhline(target, color=INK, linestyle=(0, (5, 3)), linewidth=1.1)
-    axes.text(
-        0.01,
-        target,
-        f"{baseline} at its last step: {target:.3f}",
-        transform=axes.get_yaxis_transform(),
-        va="bottom",
-        fontsize=9,
-        color=INK,
-        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 1},
-    )
+    score = f"{baseline} at its\nlast step: {target:.3f}"
+    axes.axhline(target, color=INK, linestyle=(0, (5, 3)), linewidth=1.1, label=score)
     ends = {
         place: float(result.courses.costs_SE[cost][:, -1].mean())
         if result.name == baseline

@@ -18,6 +18,7 @@ from evenodds.difficulty import (
     PredictorModel,
 )
 from evenodds.difficulty.baselines import ConstantMean, DecayedBeta, FeatureRidge, LastLabel
+from evenodds.difficulty.logit_normal import success_moments
 from evenodds.difficulty.shared_prior import AXES
 from evenodds.errors import ConfigError
 from evenodds.labels import LabelTable
@@ -227,8 +228,24 @@ def _posterior_prior(name: str, material: Material) -> Strategy:
     )
 
 
+def _shared_model(name: str, material: Material) -> Strategy:
+    """Only what questions share, learned from the whole history: no memory of single ones."""
+    size, features = len(material.history), material.features()
+    return Strategy(name, lambda: SharedModel(size, features_ND=features), curiosity=CURIOSITY)
+
+
 def _oracle(name: str, material: Material) -> Strategy:
     return Strategy(name, lambda: Oracle(material.history), learns=False)
+
+
+class SharedModel(EvidencePosterior):
+    """The evidence posterior, asked as if it had never seen the question itself."""
+
+    def estimate(self) -> Estimate:
+        """By the text alone, under the policy of the last observation."""
+        mean_N, variance_N = self.shared.moments()
+        rate_N, spread_N = success_moments(mean_N + self.ability.value, variance_N)
+        return Estimate(1.0 - rate_N, spread_N)
 
 
 class Fixed(LastLabel):
@@ -247,6 +264,7 @@ STRATEGIES: dict[str, Callable[[str, Material], Strategy]] = {
     "other-policy": _prior,
     "last-label": _last_label,
     "beta": _beta,
+    "shared-model": _shared_model,
     "posterior": _posterior,
     "posterior-prior": _posterior_prior,
     "oracle": _oracle,

@@ -236,23 +236,6 @@ def check_world_size(folder: Path, world_size: int) -> None:
         )
 
 
-def check_belongs(saved: dict[str, Any], now: dict[str, Any]) -> None:
-    """Refuse a checkpoint of other questions or settings, whose stored groups mean nothing here.
-
-    Args:
-        saved: Names and values when it was saved.
-        now: The same of the run that would go on.
-    """
-    for name, value in now.items():
-        if name in saved and saved[name] != value:
-            raise CheckpointError(
-                f"the checkpoint belongs to a run with other {name}",
-                got=value,
-                expected=saved[name],
-                fix="go on with the run as it was, or start a new one",
-            )
-
-
 def last_complete(folder: Path) -> Path:
     """The newest complete checkpoint in `folder`; incomplete ones are passed over with a warning.
 

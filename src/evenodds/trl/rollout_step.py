@@ -106,25 +106,6 @@ class RolloutStep:
         return self._ratio_totals
 
 
-def ratios_of_totals(total: float, squares: float, count: float) -> dict[str, float]:
-    """Mean, standard deviation and effective share of importance ratios; NaN where none are.
-
-    Args:
-        total: Sum of the ratios r.
-        squares: Sum of r^2.
-        count: n. The effective share is (sum r)^2 / (n sum r^2).
-    """
-    if not count:
-        names = ("replay/ratio_mean", "replay/ratio_std", "replay/ess")
-        return dict.fromkeys(names, float("nan"))
-    mean = total / count
-    return {
-        "replay/ratio_mean": mean,
-        "replay/ratio_std": max(0.0, squares / count - mean**2) ** 0.5,
-        "replay/ess": total**2 / (count * squares),
-    }
-
-
 @contextlib.contextmanager
 def untouched(metrics: dict[str, list[float]], logs: dict[str, Any]) -> Iterator[None]:
     """Put the host's metrics and completion logs back as they were.

@@ -93,13 +93,13 @@ def check_settings(config: EfficiencyConfig, args: GRPOConfig, num_questions: in
 
 
 def checked_efficiency(given: Any) -> EfficiencyConfig:
-    """The method's settings; the paper's where none were given.
+    """The method's settings; the preset `evenodds` where none were given.
 
     Raises:
         ConfigError: they are something else, such as a dictionary.
     """
     if given is None:
-        return EfficiencyConfig()
+        return EfficiencyConfig.preset("evenodds")
     if not isinstance(given, EfficiencyConfig):
         raise ConfigError(
             "`efficiency` is no EfficiencyConfig",

@@ -21,25 +21,22 @@ from transformers.trainer_utils import TrainOutput
 from trl import GRPOTrainer
 
 from evenodds.config import EfficiencyConfig
-from evenodds.difficulty import (
-    AttentionPredictor,
-    DifficultyEstimator,
-    EvidencePosterior,
-    PredictorModel,
-)
+from evenodds.difficulty import DifficultyEstimator
 from evenodds.embeddings import Embeddings, Track, embed_with_model, embed_with_policy, untracked
+from evenodds.estimators import make_estimator
 from evenodds.files import read_tensors, write_tensors
-from evenodds.labels import difficulty_of_one, read_labels
 from evenodds.loop import DataEfficientLoop, StepRecord
 from evenodds.loss import second_moment_mask
+from evenodds.question_index import DatasetQuestions
 from evenodds.recorder import RunRecorder
-from evenodds.state import State
+from evenodds.replay_share import ratios_of_totals
+from evenodds.scoring import advantages_of_scored, joined, normalised, observed
+from evenodds.state import State, check_belongs
 from evenodds.trl import batch as batches
 from evenodds.trl.batch import Batch
 from evenodds.trl.checkpoint import (
     TRAINER_STATE,
     PlainCheckpoints,
-    check_belongs,
     check_complete,
     check_world_size,
     last_complete,
@@ -47,10 +44,8 @@ from evenodds.trl.checkpoint import (
     rng_state,
     write_manifest,
 )
-from evenodds.trl.dataset import DatasetQuestions
 from evenodds.trl.ranks import AccelerateRanks
-from evenodds.trl.rollout_step import RolloutStep, ratios_of_totals, untouched
-from evenodds.trl.scoring import advantages_of_scored, joined, normalised, observed
+from evenodds.trl.rollout_step import RolloutStep, untouched
 from evenodds.trl.seams import (
     check_batch,
     check_dataset,
@@ -68,7 +63,7 @@ class DataEfficientGRPOTrainer(PlainCheckpoints, GRPOTrainer):
     Takes every argument of `GRPOTrainer`, and:
 
     Args:
-        efficiency: What to select and replay; the default is the paper's setting.
+        efficiency: What to select and replay; the preset `evenodds` by default.
         run_dir: Folder for `metrics.jsonl` and `selections.jsonl`; `args.output_dir` by default.
         track: Shows how far the embedding of the questions is; a tqdm bar by default.
 
@@ -135,36 +130,10 @@ class DataEfficientGRPOTrainer(PlainCheckpoints, GRPOTrainer):
         )
 
     def _make_estimator(self) -> DifficultyEstimator:
-        """What knows the difficulty: attention to references, or a posterior over it."""
         started = time.perf_counter()
-        embeddings = self._embeddings()
-        config = self.efficiency
-        attention = None
-        if config.num_references and (config.estimator == "attention" or config.predictor):
-            attention = self._attention(embeddings)
+        estimator = make_estimator(self.efficiency, self.questions.ids, self._embeddings)
         self._noted["time/embed_s"] = time.perf_counter() - started
-        if config.estimator == "attention":
-            assert attention is not None, "checked with the settings"
-            return attention
-        labels_N = None
-        if config.prior_labels is not None:
-            labels_N = difficulty_of_one(read_labels(Path(config.prior_labels)), self.questions.ids)
-        return EvidencePosterior(
-            len(self.questions),
-            prior=attention,
-            features_ND=embeddings.values_NE.float().cpu().numpy(),
-            labels_N=labels_N,
-        )
-
-    def _attention(self, embeddings: Embeddings) -> AttentionPredictor:
-        config = self.efficiency
-        if config.predictor is None:
-            return AttentionPredictor.untrained(embeddings.values_NE)
-        return AttentionPredictor.trained(
-            PredictorModel.load(Path(config.predictor)),
-            embeddings.values_NE,
-            embedding_model=embeddings.model,
-        )
+        return estimator
 
     def _embeddings(self) -> Embeddings:
         config = self.efficiency

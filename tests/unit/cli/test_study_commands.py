@@ -124,6 +124,7 @@ def test_simulate_writes_the_promised_rows(folder, embeddings, predictor, capsys
         "paper",
         "last-label",
         "beta",
+        "shared-model",
         "posterior",
         "oracle",
     ]

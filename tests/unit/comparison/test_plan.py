@@ -63,6 +63,19 @@ def test_a_comparison_can_grow_and_cannot_change(tmp_path):
         save_plan(plan(tmp_path, tables=other))
 
 
+def test_runs_can_become_longer_and_not_shorter(tmp_path):
+    made = plan(tmp_path, longer=1.5)
+    save_plan(made)
+    for run in made.runs:
+        write_json(run.folder / "summary.json", {"steps": run.config.run.steps})
+    longer = plan(tmp_path, longer=2.0)
+    save_plan(longer)
+    assert [run.is_done for run in longer.runs] == [run.arm == "grpo" for run in longer.runs]
+    assert {run.config.run.steps for run in read_plan(tmp_path).runs} == {20, 40}
+    with pytest.raises(CheckpointError, match=r"run\.steps = 40 there, 30 here"):
+        save_plan(made)
+
+
 def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path):
     made = plan(tmp_path)
     append_line(made.runs[0].folder / "metrics.jsonl", {"step": 1})
@@ -74,7 +87,7 @@ def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path):
 def test_progress_counts_recorded_and_finished_steps(tmp_path):
     made = plan(tmp_path, seeds=(3,))
     save_plan(made)
-    write_json(made.runs[0].folder / "summary.json", {})
+    write_json(made.runs[0].folder / "summary.json", {"steps": 20})
     for step in range(3):
         append_line(made.runs[1].folder / "metrics.jsonl", {"step": step})
     assert steps_done(made.runs) == 20 + 3

@@ -165,3 +165,13 @@ def test_an_arm_without_replay_or_prediction(tmp_path):
         page.pictures
     )
     assert "observed on generated groups, drawn at random" in html(page, tmp_path)
+
+
+def test_the_table_for_a_readme(results):
+    lines = run_pages.comparison_markdown(results, "two runs at a time").splitlines()
+    columns, rows = run_pages.comparison_rows(results)
+    assert lines[0] == "| " + " | ".join(columns) + " |"
+    assert lines[1].count("---") == len(columns)
+    assert [line.split(" | ")[0] for line in lines[2:5]] == ["| grpo", "| fast", "| slow"]
+    assert lines[4].count("not reached") == rows[2].count("not reached") > 0
+    assert lines[-1] == "two runs at a time"

@@ -58,7 +58,7 @@ def test_accuracy_shows_the_score_the_drops_and_the_saving(tmp_path):
     reached = {line.get_xdata()[0] for line in axes.lines if line.get_marker() == "o"}
     assert sorted(reached) == pytest.approx([4.0, 16 / 3, 8.0])  # fast, fair, the end of grpo
     assert "−50 % steps" in texts(axes)
-    assert "grpo at its last step: 0.500" in texts(axes)
+    assert score.get_label() == "grpo at its\nlast step: 0.500"
     assert labelled(axes.figure)
 
 

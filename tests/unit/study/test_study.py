@@ -258,7 +258,7 @@ RECORDED = Path(__file__).parents[4] / "shared" / "data" / "grpo_history.parquet
 def test_a_real_history_is_replayed():
     history = read_labels(RECORDED)
     material = Material(history)
-    names = ("uniform", "last-label", "posterior", "oracle")
+    names = ("uniform", "last-label", "shared-model", "posterior", "oracle")
     strategies = [make_strategy(name, material) for name in names]
     found = simulate(history, strategies, config=SimulationConfig(seeds=1))
     assert found.visits == 44
@@ -270,6 +270,7 @@ def test_a_real_history_is_replayed():
     # from the text and from what was seen
     assert rows["posterior"]["pearson"] > 0.87
     assert rows["posterior"]["effective_fraction"] > 0.86
+    assert rows["shared-model"]["pearson"] < rows["last-label"]["pearson"]
     assert rows["posterior"]["calibration_error"] < 0.035
     assert rows["posterior"]["standardised_error"] == pytest.approx(0.9, abs=0.15)
 

@@ -18,14 +18,17 @@ class DatasetQuestions:
 
     Args:
         dataset: A `datasets.Dataset`, or a stream, whose questions are numbered as they come.
+        column: That holds the prompt.
     """
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: Any, column: str = "prompt") -> None:
+        self._column = column
         self._dataset = dataset if isinstance(dataset, Dataset) else None
         self._ids: list[str] = []
         self._rows: list[int] = []  # first row of each question in the dataset
         self._named: set[str] = set()
         self._number: dict[str, int] = {}  # by content of the whole row
+        self._by_prompt: dict[str, int] = {}  # made when it is asked for
         if self._dataset is not None:
             self._index()
 
@@ -36,6 +39,25 @@ class DatasetQuestions:
         """The dataset's row of a question."""
         assert self._dataset is not None
         return self._dataset[self._rows[question]]
+
+    def row_number(self, question: int) -> int:
+        """Where the question first stands in the dataset."""
+        return self._rows[question]
+
+    def number_of_prompt(self, prompt: Prompt) -> int:
+        """The question with this prompt; the first, if several differ in other columns.
+
+        Raises:
+            DataError: the dataset has no such prompt.
+        """
+        if not self._by_prompt:
+            for number, row in enumerate(self._rows):
+                assert self._dataset is not None
+                self._by_prompt.setdefault(question_id(self._dataset[row][self._column]), number)
+        name = question_id(prompt)
+        if name not in self._by_prompt:
+            raise DataError("a prompt is not in the training set", got=prompt_text(prompt)[:80])
+        return self._by_prompt[name]
 
     def id_of(self, question: int) -> str:
         """Content id of a question."""
@@ -61,17 +83,17 @@ class DatasetQuestions:
     def texts(self) -> list[str]:
         """Each question as plain text, for embedding; system messages say nothing about it."""
         assert self._dataset is not None
-        prompts = self._dataset["prompt"]
+        prompts = self._dataset[self._column]
         return [prompt_text(_without_system(prompts[row])) for row in self._rows]
 
     def _index(self) -> None:
         assert self._dataset is not None
-        if "prompt" not in self._dataset.column_names:
+        if self._column not in self._dataset.column_names:
             raise DataError(
                 "the training set has no prompts",
                 got=f"columns {', '.join(self._dataset.column_names)}",
-                expected="a column `prompt`: text, or a list of messages",
-                fix='dataset.rename_column("question", "prompt")',
+                expected=f"a column `{self._column}`: text, or a list of messages",
+                fix=f'dataset.rename_column("question", "{self._column}")',
             )
         for number, row in enumerate(self._dataset):
             self._add(dict(row), number)
@@ -83,7 +105,7 @@ class DatasetQuestions:
         content = _digest(row)
         if content not in self._number:
             name = row.get("question_id")
-            name = name if isinstance(name, str) else question_id(row["prompt"])
+            name = name if isinstance(name, str) else question_id(row[self._column])
             if name in self._named:  # the same prompt with other columns
                 name = f"{name}-{content[:8]}"
             self._named.add(name)

@@ -1,4 +1,4 @@
-"""From TRL's rewards to observations; TRL marks an unscored rollout with NaN."""
+"""From a host's rewards to observations; an unscored rollout is NaN."""
 
 from collections.abc import Sequence
 
