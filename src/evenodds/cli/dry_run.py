@@ -191,7 +191,7 @@ def _batch(config: RunConfig, foreseen: Forecast) -> list[Row]:
         (
             "updates a step",
             f"{foreseen.updates}, each of {foreseen.micro_batches * foreseen.micro_batch} rollouts "
-            f"on each GPU, {foreseen.micro_batch} in a pass" + (", were it full" if smaller else ""),
+            f"on each GPU, {foreseen.micro_batch} in a pass" + (", if full" if smaller else ""),
         ),
         ("rollouts generated a step", f"{foreseen.rollouts:,.0f}"),
         ("tokens generated a step, at most", f"{foreseen.tokens / 1e6:,.2f} million"),
