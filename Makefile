@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 TORCH := torch==2.13.0
 
-.PHONY: train train-llm compare ablation test check bench format clean
+.PHONY: train train-llm compare ablation test test-dist check docs dist bench format clean
 
 train: $(VENV)/.train  ## train the quickstart: GRPO with DOTS and replay, on CPU
 	$(BIN)/evenodds train quickstart
@@ -31,6 +31,16 @@ check: $(VENV)/.dev  ## what a contributor runs before a commit
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -n 2 -m "not slow" tests/unit
 
+docs: $(VENV)/.docs  ## this documentation as a site, in build/docs; a warning is an error
+	$(BIN)/python -m sphinx -W --keep-going -q -b html -d build/doctrees docs build/docs
+	@echo "The documentation lies in build/docs/index.html"
+
+dist: $(VENV)/.dev  ## wheel and sdist, in dist; the wheel is made from the sdist
+	$(BIN)/python -m build --no-isolation --outdir dist
+
+test-dist: $(VENV)/.dev  ## build both, install the wheel on its own, and train with it
+	$(BIN)/python -m pytest tests/test_package.py
+
 bench: $(VENV)/.dev  ## time refresh and selection, up to a million questions (minutes)
 	$(BIN)/python benchmarks/bench.py
 
@@ -55,4 +65,8 @@ $(VENV)/.llm: $(VENV)/.train
 
 $(VENV)/.dev: $(VENV)/.train
 	$(PIP) -e ".[trl,llm,dev]"
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.train
+	$(PIP) -e ".[trl,docs]"
 	@touch $@
