@@ -18,7 +18,7 @@ extensions = [
     "settings_reference",
 ]
 exclude_patterns = ["extensions"]
-suppress_warnings = ["config.cache"]
+suppress_warnings = ["config.cache", "toc.empty_glob"]
 
 myst_enable_extensions = ["amsmath", "attrs_inline", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
