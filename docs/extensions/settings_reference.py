@@ -1,7 +1,7 @@
 """The reference of all settings, made from the records that check them, whenever it is built.
 
-A page says `<!-- settings: run -->` where the sections of a config belong, `<!-- settings: study -->`
-where those of `fit`, `evaluate` and `simulate` do, and `<!-- presets -->` for the presets.
+A page says `<!-- settings: run -->` where the sections of a config belong, `<!-- presets -->` for
+the presets, and `<!-- settings: study -->` for those of `fit`, `evaluate` and `simulate`.
 """
 
 import dataclasses
@@ -24,9 +24,7 @@ NAMES = {str: "text", bool: "true or false", int: "whole number", float: "number
 
 def run_settings() -> str:
     """Every section of a config file, as Markdown."""
-    return "\n\n".join(
-        section_text(f"`[{name}]`", settings) for name, settings in SECTIONS.items()
-    )
+    return "\n\n".join(section_text(f"`[{name}]`", settings) for name, settings in SECTIONS.items())
 
 
 def study_settings() -> str:
