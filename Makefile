@@ -7,7 +7,7 @@ TORCH := torch==2.13.0
 VERL := .venv-verl
 VERL_PIP := $(VERL)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-verl.txt
 
-.PHONY: train train-llm compare ablation test test-verl check bench format clean
+.PHONY: train train-llm compare ablation test test-verl test-dist check docs dist bench format clean
 
 train: $(VENV)/.train  ## train the quickstart: GRPO with DOTS and replay, on CPU
 	$(BIN)/evenodds train quickstart
@@ -36,6 +36,16 @@ check: $(VENV)/.dev  ## what a contributor runs before a commit
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -n 2 -m "not slow" tests/unit
+
+docs: $(VENV)/.docs  ## this documentation as a site, in build/docs; a warning is an error
+	$(BIN)/python -m sphinx -W --keep-going -q -b html -d build/doctrees docs build/docs
+	@echo "The documentation lies in build/docs/index.html"
+
+dist: $(VENV)/.dev  ## wheel and sdist, in dist; the wheel is made from the sdist
+	$(BIN)/python -m build --no-isolation --outdir dist
+
+test-dist: $(VENV)/.dev  ## build both, install the wheel on its own, and train with it
+	$(BIN)/python -m pytest tests/test_package.py
 
 bench: $(VENV)/.dev  ## time refresh and selection, up to a million questions (minutes)
 	$(BIN)/python benchmarks/bench.py
@@ -71,4 +81,8 @@ $(VERL)/.made: pyproject.toml constraints-verl.txt
 	$(VERL_PIP) --no-deps verl
 	$(VERL_PIP) -r tests/on_verl/requirements.txt
 	$(VERL_PIP) -e .
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.train
+	$(PIP) -e ".[trl,docs]"
 	@touch $@

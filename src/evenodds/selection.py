@@ -17,7 +17,7 @@ from evenodds.state import State
 def selection_logits(
     difficulty_N: Float[np.ndarray, " N"], *, target: float, temperature: float
 ) -> Float[np.ndarray, " N"]:
-    """Unnormalised log-probability of each question, -|d - alpha| / tau.
+    """Unnormalised log-probability of each question, `-|d - alpha| / tau`.
 
     Args:
         difficulty_N: Difficulty in [0, 1].
