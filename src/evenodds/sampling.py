@@ -53,6 +53,21 @@ class Answered:
     completions: tuple[str, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """A policy that can generate.
+
+    Attributes:
+        generate: Samples completions, settings included.
+        device: Where it takes its prompts.
+        eos_token_ids: Each ends a completion.
+    """
+
+    generate: Generate
+    device: torch.device
+    eos_token_ids: tuple[int, ...]
+
+
 class Sampler:
     """Samples completions of a fixed question set and scores them.
 
@@ -158,7 +173,7 @@ class Sampler:
 def sample_into(
     folder: Path,
     sampler: Sampler,
-    generate: Callable[[], tuple[Generate, torch.device]],
+    load: Callable[[], Loaded],
     manifest: Mapping[str, Any],
     track: Track | None = None,
 ) -> list[Answered]:
@@ -167,7 +182,7 @@ def sample_into(
     Args:
         folder: Holds `manifest.json` and `questions.jsonl`; made where it is not there.
         sampler: With the pool.
-        generate: Loads the policy; called only if something is left to do.
+        load: Loads the policy; called only if something is left to do.
         manifest: Model, questions and settings, as JSON has them.
         track: Shows how far it is, over blocks.
 
@@ -191,9 +206,10 @@ def sample_into(
         write_text(path, "".join(json.dumps(record) + "\n" for record in kept))
         left = [block for block in blocks if block not in whole]
         if left:
-            sample, device = generate()
+            policy = load()
+            sampler.eos_token_ids = set(policy.eos_token_ids)
             for number, block in _tracked(left, track):
-                _append(path, sampler.answer(sample, number, block, device))
+                _append(path, sampler.answer(policy.generate, number, block, policy.device))
         found = {record["question_id"]: _answered(record) for record in read_lines(path)}
     return [found[name] for name in ids]
 
@@ -207,7 +223,9 @@ def check_folder(folder: Path, manifest: Mapping[str, Any]) -> None:
     """
     if (folder / MANIFEST).exists():
         before = read_json(folder / MANIFEST)
-        changed = [name for name in {**before, **manifest} if before.get(name) != manifest.get(name)]
+        changed = [
+            name for name in {**before, **manifest} if before.get(name) != manifest.get(name)
+        ]
         if changed:
             name = changed[0]
             raise CheckpointError(
@@ -246,9 +264,7 @@ def _append(path: Path, answered: Iterable[Answered]) -> None:
 
 
 def _answered(record: Mapping[str, Any]) -> Answered:
-    return Answered(
-        **{name: tuple(v) if isinstance(v, list) else v for name, v in record.items()}
-    )
+    return Answered(**{name: tuple(v) if isinstance(v, list) else v for name, v in record.items()})
 
 
 def _tracked(blocks: Sequence[Any], track: Track | None) -> Iterator[Any]:

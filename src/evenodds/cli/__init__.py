@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """All commands with their options."""
-    from evenodds.cli import compare, embed, report, study, train
+    from evenodds.cli import compare, embed, report, sampling, study, train
 
     parser = argparse.ArgumentParser(
         prog="evenodds", description="Train language models on questions with even odds."
@@ -42,6 +42,7 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     train.add_parser(commands)
     compare.add_parser(commands)
+    sampling.add_parsers(commands)
     embed.add_parser(commands)
     study.add_parsers(commands)
     report.add_parser(commands)
