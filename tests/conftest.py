@@ -23,6 +23,7 @@ SHAPED = [
     "recorder",
     "references",
     "replay",
+    "sampling",
     "selection",
     "state",
     "study",

@@ -264,7 +264,8 @@ def _append(path: Path, answered: Iterable[Answered]) -> None:
 
 
 def _answered(record: Mapping[str, Any]) -> Answered:
-    return Answered(**{name: tuple(v) if isinstance(v, list) else v for name, v in record.items()})
+    names = ("scores", "num_tokens", "truncated", "completions")
+    return Answered(record["question_id"], *(tuple(record[name]) for name in names))
 
 
 def _tracked(blocks: Sequence[Any], track: Track | None) -> Iterator[Any]:

@@ -188,7 +188,8 @@ def _sampled(
     from evenodds.sampling import Sampler, check_folder, pool_digest, sample_into
 
     engine = engine_name(options.engine)
-    model = ModelSection(path=options.model, dtype=options.dtype or _default_dtype())
+    dtype = options.dtype or _default_dtype()
+    model = ModelSection.from_mapping({"path": options.model, "dtype": dtype})
     rewards = {kind: make_reward(RewardConfig(kind=kind)) for _, kind, _ in tasks.values()}
     for pool, kind, _ in tasks.values():
         rewards[kind].check(pool.answers, pool.ids)
