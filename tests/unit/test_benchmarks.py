@@ -53,7 +53,7 @@ def test_without_the_hub_a_file_is_advised(monkeypatch):
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     for name in BENCHMARKS.keys() - {"toy"}:
-        with pytest.raises(DataError, match="--benchmarks questions.jsonl"):
+        with pytest.raises(DataError, match=r"--benchmarks questions\.jsonl"):
             load_benchmark(name)
     assert ("openai/gsm8k", "main", "test") in asked
 

@@ -117,6 +117,7 @@ def _eval(options: argparse.Namespace) -> int:
             expected="names, and files with different names",
         )
     folder = options.out or Path("evals") / _slug(options.model)
+    _refuse_other_folder(folder)
     changes = {**_columns(options), "system_prompt": options.system_prompt or None}
     loaded = [load_benchmark(name, **changes) for name in names]
     tasks = {
@@ -132,6 +133,18 @@ def _eval(options: argparse.Namespace) -> int:
     )
     _show_results(options.model, records, time.perf_counter() - start, folder)
     return 0
+
+
+def _refuse_other_folder(folder: Path) -> None:
+    """Refuse an output folder with anything but results in it."""
+    entries = list(folder.iterdir()) if folder.is_dir() else []
+    if folder.is_file() or (entries and not list(folder.glob("*/manifest.json"))):
+        raise ConfigError(
+            "the output folder is in use",
+            got=folder,
+            expected="a new or empty folder, or one of `evenodds eval`",
+            fix="name another place with --out",
+        )
 
 
 def _label(options: argparse.Namespace) -> int:
