@@ -1,6 +1,6 @@
 #!/bin/sh
 # From a few small policies to a predictor of your own, and to a run that uses it. Three short runs
-# in the embedded world stand for the policies; a minute or two on a CPU.
+# in the embedded world stand for the policies, so that a CPU is enough.
 set -eu
 small="--set data.limit=256 --set generation.groups_per_step=16 --set evaluation.limit=64"
 for steps in 1 2 3; do
