@@ -28,6 +28,7 @@ SHAPED = [
     "references",
     "replay",
     "replay_share",
+    "sampling",
     "scoring",
     "selection",
     "state",

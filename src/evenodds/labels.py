@@ -6,6 +6,8 @@ and `n_correct`. Parquet, CSV or JSON lines; further columns are left alone.
 
 import fnmatch
 import functools
+import importlib
+import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from evenodds.errors import DataError, some
+from evenodds.files import replacing
 from evenodds.questions import READERS, DataConfig, load_pool, question_id
 
 logger = logging.getLogger(__name__)
@@ -134,6 +137,62 @@ def read_labels(path: Path) -> LabelTable:
             expected=f"a file that ends in {', '.join(READERS)}",
         )
     return table_of_rows(reader(path), path.name)
+
+
+def check_labels_path(path: Path) -> None:
+    """Refuse a path that `extend_labels` could not write or extend.
+
+    Raises:
+        DataError: it has another form than .parquet or .jsonl, or is no label table.
+    """
+    if path.suffix.lower() not in (".parquet", ".jsonl"):
+        raise DataError(
+            "a label table has another form", got=path, expected="a .parquet or .jsonl file"
+        )
+    if path.exists():
+        read_labels(path)
+
+
+def extend_labels(path: Path, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Write rows to a label table, atomically; rows it has of other pairs stay.
+
+    Args:
+        path: .parquet or .jsonl, there or not.
+        rows: With `question_id`, `question` (none where there is no text), `policy`, `n_samples`
+            and `n_correct`; each replaces an older one of its policy and question.
+
+    Returns:
+        The policies in the table now.
+    """
+    check_labels_path(path)
+    suffix = path.suffix.lower()
+    old = list(READERS[suffix](path)) if path.exists() else []
+    new = {(row["policy"], row["question_id"]) for row in rows}
+    kept = [row for row in old if (str(row["policy"]), _question(row, 1, path.name)[0]) not in new]
+    whole = [*kept, *rows]
+    with replacing(path) as temporary:
+        if suffix == ".jsonl":
+            lines = "".join(json.dumps(dict(row)) + "\n" for row in whole)
+            temporary.write_text(lines, encoding="utf-8")
+        else:
+            names = dict.fromkeys(name for row in whole for name in row)
+            table = _arrow_table({name: [row.get(name) for row in whole] for name in names})
+            importlib.import_module("pyarrow.parquet").write_table(table, temporary)
+    return tuple(dict.fromkeys(str(row["policy"]) for row in whole))
+
+
+def _arrow_table(columns: Mapping[str, list[Any]]) -> Any:
+    """Columns as a table of Arrow.
+
+    Raises:
+        DataError: pyarrow is not installed.
+    """
+    try:
+        return importlib.import_module("pyarrow").table(dict(columns))
+    except ImportError as error:
+        raise DataError(
+            "a .parquet file needs the package pyarrow", fix="pip install pyarrow, or use .jsonl"
+        ) from error
 
 
 def difficulty_of_one(labels: LabelTable, ids: Sequence[str]) -> Float[np.ndarray, " N"]:

@@ -156,6 +156,20 @@ class HardwareSection(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SamplingSection(Settings):
+    """How `evenodds eval` and `evenodds label` sample; no section of a run."""
+
+    section: ClassVar[str] = "sampling"
+
+    samples: int = setting(1, "n: completions of each question", low=1)
+    temperature: float = setting(0.6, "of sampling; 0 is greedy", low=0.0)
+    top_p: float = setting(0.95, "nucleus sampling", above=0.0, high=1.0)
+    max_new_tokens: int = setting(3072, "longest completion", low=1, unit="tokens")
+    batch_size: int = setting(64, "completions generated at once", low=1)
+    seed: int = setting(0, "of sampling", low=0, high=2**32 - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """All sections of a run."""
 

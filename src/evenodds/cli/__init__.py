@@ -39,6 +39,7 @@ def make_parser() -> argparse.ArgumentParser:
         prepare,
         recipes,
         report,
+        sampling,
         study,
         train,
         verl_command,
@@ -53,6 +54,7 @@ def make_parser() -> argparse.ArgumentParser:
     compare.add_parser(commands)
     recipes.add_parser(commands)
     prepare.add_parser(commands)
+    sampling.add_parsers(commands)
     embed.add_parser(commands)
     study.add_parsers(commands)
     report.add_parser(commands)

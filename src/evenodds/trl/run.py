@@ -1,6 +1,5 @@
 """A whole run from a config: load, check, train, evaluate, and leave a run folder."""
 
-import functools
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -12,13 +11,14 @@ import numpy as np
 import torch
 from datasets import Dataset
 from safetensors import SafetensorError
-from transformers import GenerationConfig, PrinterCallback, TrainerCallback
+from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig
 from trl.models import unwrap_model_for_generation
 
 from evenodds.config import EfficiencyConfig
 from evenodds.difficulty import PredictorModel
 from evenodds.embeddings import Track, check_embedding_model
+from evenodds.engines import transformers_engine
 from evenodds.errors import CheckpointError, ConfigError, DataError, EvenoddsError, HostError
 from evenodds.evaluation import Evaluation, Evaluator
 from evenodds.files import read_lines, write_json
@@ -387,26 +387,19 @@ class HeldOut(TrainerCallback):
                 trainer.accelerator,
                 gather_deepspeed3_params=trainer.args.ds3_gather_for_generation,
             ) as unwrapped:
-                generate = functools.partial(self._generate, unwrapped)
+                generate = transformers_engine(
+                    unwrapped,
+                    pad_token_id=self.evaluator.tokenizer.pad_token_id,
+                    eos_token_ids=trainer.eos_token_ids,
+                    temperature=self.config.temperature,
+                    top_p=self.config.top_p,
+                    max_new_tokens=self.max_new_tokens,
+                )
                 rows = self.evaluator.rows(ranks.index, ranks.count)
                 scores = self.evaluator.score(generate, rows, trainer.accelerator.device)
         finally:
             model.train(was_training)
         return Evaluation(np.concatenate(ranks.gather(scores)))
-
-    def _generate(self, model: Any, ids_RP: Any, mask_RP: Any) -> Any:
-        sampled = self.config.temperature > 0
-        settings: dict[str, Any] = {"do_sample": sampled, "max_new_tokens": self.max_new_tokens}
-        if sampled:
-            settings |= {"temperature": self.config.temperature, "top_p": self.config.top_p}
-            settings |= {"top_k": 0}
-        config = GenerationConfig(
-            pad_token_id=self.evaluator.tokenizer.pad_token_id,
-            eos_token_id=self.trainer.eos_token_ids,
-            disable_compile=True,
-            **settings,
-        )
-        return model.generate(input_ids=ids_RP, attention_mask=mask_RP, generation_config=config)
 
 
 class _Watch(TrainerCallback):
