@@ -143,6 +143,9 @@ def test_the_command_line_prints_and_writes_rows(tmp_path, capsys, monkeypatch):
     assert main(["verl-command", "run.toml"]) == 0
     assert "not there yet" in capsys.readouterr().err
     assert main(["verl-command", "quickstart"]) == 2
+    assert main(["verl-command", "run.toml", "--set", "hardware.gpus_per_node=4"]) == 0
+    assert "trainer.n_gpus_per_node=4" in capsys.readouterr().out
+    assert main(["verl-command", "run.toml", "--nodes", "0"]) == 2
 
 
 # verl's settings

@@ -28,8 +28,12 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         metavar="SECTION.KEY=VALUE",
         help="change a setting; can be repeated",
     )
-    parser.add_argument("--nodes", type=int, default=1, metavar="N", help="machines (1)")
-    parser.add_argument("--gpus", type=int, default=8, metavar="N", help="GPUs of each (8)")
+    parser.add_argument(
+        "--nodes", type=int, metavar="N", help="machines (those of [hardware], or 1)"
+    )
+    parser.add_argument(
+        "--gpus", type=int, metavar="N", help="GPUs of each (those of [hardware], or 8)"
+    )
     parser.add_argument(
         "--tensor-parallel", type=int, default=1, metavar="N", help="GPUs of a sampler (1)"
     )
@@ -53,8 +57,11 @@ def run(options: argparse.Namespace) -> int:
     from evenodds.verl_command import Cluster, command, data_files, efficiency_for_verl
 
     config = read_config(options.config, options.set)
+    meant = config.hardware
     cluster = Cluster(
-        nodes=options.nodes, gpus=options.gpus, tensor_parallel=options.tensor_parallel
+        nodes=(meant.nodes if meant else 1) if options.nodes is None else options.nodes,
+        gpus=(meant.gpus_per_node if meant else 8) if options.gpus is None else options.gpus,
+        tensor_parallel=options.tensor_parallel,
     )
     files = data_files(config, options.data or Path("data") / config.run.name)
     text = command(config, cluster, files, options.out or f"runs/{config.run.name}")
