@@ -68,6 +68,18 @@ ALWAYS = (
         "prompts are chosen in one place",
     ),
     Need(
+        "trainer.v1.evenodds.parameter_sync_step",
+        _is(None, 1),
+        "trainer.v1.evenodds.parameter_sync_step=1",
+        "the asynchronous modes train on a part of a batch at a time",
+    ),
+    Need(
+        "actor_rollout_ref.hybrid_engine",
+        _is(None, True),
+        "actor_rollout_ref.hybrid_engine=True",
+        "samplers of their own belong to the asynchronous modes",
+    ),
+    Need(
         "skip.rollout_tq.enable",
         OFF,
         "skip.rollout_tq.enable=False",

@@ -192,6 +192,8 @@ def test_good_settings_pass():
         ({"algorithm__adv_estimator": "gae"}, "algorithm.adv_estimator=grpo"),
         ({"algorithm__filter_groups__enable": True}, "algorithm.filter_groups.enable=False"),
         ({"trainer__v1__sampler__sync_refill_failed_groups": True}, "refill_failed_groups=False"),
+        ({"trainer__v1__evenodds__parameter_sync_step": 4}, "parameter_sync_step=1"),
+        ({"actor_rollout_ref__hybrid_engine": False}, "hybrid_engine=True"),
         ({"algorithm__rollout_correction__rollout_is": None}, "rollout_is=token"),
         ({"algorithm__rollout_correction__rollout_is_threshold": 2.0}, "threshold=1e9"),
         ({"algorithm__rollout_correction__rollout_is_threshold": None}, "threshold=1e9"),
