@@ -11,7 +11,23 @@ from evenodds.difficulty import (
     PredictorModel,
 )
 from evenodds.embeddings import Embeddings
+from evenodds.errors import ConfigError
 from evenodds.labels import difficulty_of_one, read_labels
+from evenodds.resources import resolved_path
+
+
+def check_estimator(config: EfficiencyConfig) -> None:
+    """Refuse the attention predictor without references.
+
+    Raises:
+        ConfigError: it would never learn anything.
+    """
+    if config.predicts and config.estimator == "attention" and not config.num_references:
+        raise ConfigError(
+            "the attention predictor learns from references only",
+            got="num_references = 0",
+            expected="num_references of at least 2",
+        )
 
 
 def make_estimator(
@@ -49,7 +65,7 @@ def _attention(config: EfficiencyConfig, embeddings: Embeddings) -> AttentionPre
     if config.predictor is None:
         return AttentionPredictor.untrained(embeddings.values_NE)
     return AttentionPredictor.trained(
-        PredictorModel.load(Path(config.predictor)),
+        PredictorModel.load(resolved_path(config.predictor)),
         embeddings.values_NE,
         embedding_model=embeddings.model,
     )

@@ -201,10 +201,10 @@ def sample_into(
         write_json(folder / MANIFEST, manifest)
         known = {record["question_id"]: record for record in read_lines(path)}
         ids = sampler.pool.ids
-        whole = [block for block in blocks if all(ids[row] in known for row in block[1])]
-        kept = [known[ids[row]] for _, block in whole for row in block]
+        done = {number for number, block in blocks if all(ids[row] in known for row in block)}
+        kept = [known[ids[row]] for number, block in blocks if number in done for row in block]
         write_text(path, "".join(json.dumps(record) + "\n" for record in kept))
-        left = [block for block in blocks if block not in whole]
+        left = [(number, block) for number, block in blocks if number not in done]
         if left:
             policy = load()
             sampler.eos_token_ids = set(policy.eos_token_ids)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from evenodds.errors import RewardError
 from evenodds.loss import AdvantageForm, group_advantages
@@ -41,6 +41,14 @@ def observed(
         effective_K=np.nanmax(known_BG, axis=1) > np.nanmin(known_BG, axis=1),
         samples_K=(~np.isnan(known_BG)).sum(axis=1),
     )
+
+
+def without_signal(scored_BG: Float[np.ndarray, "B G"]) -> Bool[np.ndarray, " B"]:
+    """Groups whose scored rollouts all have the same reward; not those without any score."""
+    known_BG = ~np.isnan(scored_BG)
+    highest_B = np.where(known_BG, scored_BG, -np.inf).max(axis=1)
+    lowest_B = np.where(known_BG, scored_BG, np.inf).min(axis=1)
+    return highest_B == lowest_B
 
 
 def joined(parts: Sequence[Observation]) -> Observation:

@@ -6,6 +6,7 @@ from typing import Any
 
 from evenodds.config import EfficiencyConfig
 from evenodds.errors import ConfigError
+from evenodds.estimators import check_estimator
 from evenodds.loop import batch_shares
 
 NO_BOUND = 1e6  # an importance-ratio threshold this large truncates nothing
@@ -190,6 +191,7 @@ def check_config(config: Mapping[str, Any], efficiency: EfficiencyConfig) -> Non
             )
     for need in (*ALWAYS, *(REPLAY if efficiency.replays else ())):
         _check(config, need)
+    check_estimator(efficiency)
     _check_advantage(config, efficiency)
     _check_reward_model(config)
     _check_sizes(config, efficiency)

@@ -209,6 +209,7 @@ def test_good_settings_pass():
         ({"evenodds__drop_ineffective": True}, "+evenodds.drop_ineffective=False"),
         ({"evenodds__second_moment_bound": 0.04}, "+evenodds.second_moment_bound=null"),
         ({"evenodds__loss": "paper"}, "+evenodds.loss=decoupled"),
+        ({"evenodds__num_references": 0}, "at least 2"),
         ({"evenodds__num_refrences": 3}, "num_references"),
     ],
 )

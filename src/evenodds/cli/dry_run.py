@@ -62,7 +62,8 @@ def show_dry_run(
     print("launch on TRL:")
     print(f"  {launch_command(name, config, changes, folder)}")
     print("launch on verl, this prints how:")
-    print(f"  {shlex.join(_verl_command(name, config, changes))}")
+    on_verl = shlex.join(["evenodds", "verl-command", name, *_sets(changes)])
+    print(f"  {on_verl}")
 
 
 def launch_command(
@@ -78,14 +79,6 @@ def launch_command(
     if hardware.nodes > 1:
         launcher += ["--num_machines", str(hardware.nodes)]
     return shlex.join([*launcher, *hardware.launch, "-m", *command])
-
-
-def _verl_command(name: str, config: RunConfig, changes: Sequence[str]) -> list[str]:
-    command = ["evenodds", "verl-command", name, *_sets(changes)]
-    hardware = config.hardware
-    if hardware is None:
-        return command
-    return [*command, "--nodes", str(hardware.nodes), "--gpus", str(hardware.gpus_per_node)]
 
 
 def _sets(changes: Sequence[str]) -> list[str]:

@@ -12,6 +12,7 @@ from trl import GRPOConfig
 
 from evenodds.config import EfficiencyConfig
 from evenodds.errors import ConfigError, HostError
+from evenodds.estimators import check_estimator
 from evenodds.loop import batch_shares, check_sizes
 from evenodds.trl.trimming import check_trimmable
 
@@ -73,12 +74,7 @@ def check_settings(config: EfficiencyConfig, args: GRPOConfig, num_questions: in
     assert args.generation_batch_size is not None
     assert args.num_generations is not None
     groups = args.generation_batch_size // args.num_generations
-    if config.predicts and config.estimator == "attention" and not config.num_references:
-        raise ConfigError(
-            "the attention predictor learns from references only",
-            got="num_references = 0",
-            expected="num_references of at least 2",
-        )
+    check_estimator(config)
     if config.selects or config.replays:
         _check_groups(args)
         _check_save_steps(args)

@@ -30,7 +30,13 @@ from evenodds.loss import second_moment_mask
 from evenodds.question_index import DatasetQuestions
 from evenodds.recorder import RunRecorder
 from evenodds.replay_share import ratios_of_totals
-from evenodds.scoring import advantages_of_scored, joined, normalised, observed
+from evenodds.scoring import (
+    advantages_of_scored,
+    joined,
+    normalised,
+    observed,
+    without_signal,
+)
 from evenodds.state import State, check_belongs
 from evenodds.trl import batch as batches
 from evenodds.trl.batch import Batch
@@ -227,7 +233,7 @@ class DataEfficientGRPOTrainer(PlainCheckpoints, GRPOTrainer):
         """Take in what was observed, and append the replayed groups to the host's batch."""
         scored_BG = normalised(rewards_BG, self.efficiency.reward_range)
         replayed = plan.replayed
-        dead_B = np.nanmax(scored_BG, axis=1) == np.nanmin(scored_BG, axis=1)
+        dead_B = without_signal(scored_BG)
         if self.efficiency.refill:
             replayed = (*replayed, *self.loop.refill(int(dead_B.sum())))
         self.loop.observe(joined(self.ranks.gather(observed(questions_B, scored_BG))))

@@ -40,7 +40,7 @@ from evenodds.loop import DataEfficientLoop
 from evenodds.question_index import DatasetQuestions
 from evenodds.recorder import RunRecorder
 from evenodds.replay_share import ratios_of_totals
-from evenodds.scoring import joined, normalised, observed
+from evenodds.scoring import joined, normalised, observed, without_signal
 from evenodds.state import State, check_belongs
 from evenodds.types import BatchPlan, Group, Observation
 from evenodds.verl.seams import check_seams
@@ -140,9 +140,10 @@ class DataEfficientTrainer(PPOTrainerSync):
         return embed_with_model(spec, self.questions.texts, batch_size=config.embedding_batch_size)
 
     def _memory_bound(self) -> str:
-        """Most bytes that stored groups can take: ids and log-probabilities, 4 bytes each."""
+        """Most bytes of stored groups: an id 4, a log-prob 4, a mask 1, two floats a rollout 16."""
         data, size = self.config.data, self._group_size
-        group = 4 * int(data.max_prompt_length) + 9 * size * int(data.max_response_length)
+        rollout = 9 * int(data.max_response_length) + 16
+        group = 4 * int(data.max_prompt_length) + size * rollout
         whole = group * self.efficiency.capacity
         return (
             f"at most {group / 2**20:.2f} MiB a group, {whole / 2**30:.2f} GiB for "
@@ -222,7 +223,7 @@ class DataEfficientTrainer(PPOTrainerSync):
                 partition_id=partition_id,
                 batch_size=self._plan.num_fresh,
             )
-            with self._rollouts.timed("select"):
+            with self._rollouts.timed("join"):
                 return self._complete(meta), metrics
 
         self.replay_buffer.sample = joined_sample
@@ -240,8 +241,7 @@ class DataEfficientTrainer(PPOTrainerSync):
         replayed, kept = self._plan.replayed, sampled.meta
         template = read_template(meta.keys[0]) if self.efficiency.replays and meta.keys else {}
         if self.efficiency.refill:
-            highest_B, lowest_B = _row_extremes(scored_BG)
-            dead = np.flatnonzero(highest_B == lowest_B)
+            dead = np.flatnonzero(without_signal(scored_BG))
             more = self.loop.refill(len(dead))
             replayed = (*replayed, *more)
             kept = sampled.without(dead[: len(more)].tolist())
@@ -402,7 +402,7 @@ class _Rollouts:
         self.replayed_keys: tuple[str, ...] = ()
         self.reward_mean = float("nan")
         self.metrics: dict[str, float] = {}
-        self._seconds = {"reference": 0.0, "select": 0.0}
+        self._seconds = {"reference": 0.0, "select": 0.0, "join": 0.0}  # join: within `gen`
 
     @contextlib.contextmanager
     def timed(self, part: str) -> Iterator[None]:
@@ -416,23 +416,13 @@ class _Rollouts:
         """Seconds of the step and of its parts, from verl's timers and ours."""
         step = timing_raw.get("step", 0.0) - timing_raw.get("save_checkpoint", 0.0)
         logprobs = timing_raw.get("old_log_prob", 0.0) + timing_raw.get("ref", 0.0)
-        generate = max(0.0, timing_raw.get("gen", 0.0))
         known = {
-            "time/generate_s": generate,
+            "time/generate_s": timing_raw.get("gen", 0.0) - self._seconds["join"],
             "time/reference_s": self._seconds["reference"],
-            "time/select_s": self._seconds["select"],
+            "time/select_s": self._seconds["select"] + self._seconds["join"],
             "time/logprobs_s": logprobs,
         }
         return {"time/step_s": step, **known, "time/update_s": step - sum(known.values())}
-
-
-def _row_extremes(
-    scored_BG: Float[np.ndarray, "B G"],
-) -> tuple[Float[np.ndarray, " B"], Float[np.ndarray, " B"]]:
-    """Highest and lowest reward of each group; they are infinite where nothing was scored."""
-    highest_B = np.where(np.isnan(scored_BG), -np.inf, scored_BG).max(axis=1)
-    lowest_B = np.where(np.isnan(scored_BG), np.inf, scored_BG).min(axis=1)
-    return highest_B, lowest_B
 
 
 def _plain(prompt: Any) -> Any:

@@ -40,13 +40,13 @@ def test_every_recipe_runs_dry(name, data, capsys):
     assert "everything that can be checked without the weights is fine" in shown
     assert "accelerate launch --num_processes 8" in shown
     assert f"-m evenodds train {name} --out runs/{name.replace('/', '-')}" in shown
-    assert f"evenodds verl-command {name} --nodes 1 --gpus 8" in shown
+    assert f"evenodds verl-command {name}\n" in shown
 
 
 def test_verls_command_is_printed_for_every_recipe_and_twin(data, capsys):
     for name in recipes():
         for twin in (name, f"{name}/grpo", f"{name}/evenodds"):
-            assert main(["verl-command", twin, "--nodes", "1", "--gpus", "8"]) == 0
+            assert main(["verl-command", twin]) == 0
             assert "verl" in capsys.readouterr().out
 
 
