@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import torch
 
 from evenodds.trl import DataEfficientGRPOTrainer, EfficiencyConfig
+from evenodds.trl.run import leave_together
 
 from tiny import make_dataset, reward
 from tiny_trl import EVERYTHING, SMALL, host_config
@@ -89,6 +90,7 @@ def main() -> None:
         assert torch.equal(sums[0], sums[1]), "the ranks' weights differ"
         chosen = trainer.ranks.gather(trainer.loop.record.fresh.questions_K.tolist())
         assert chosen[0] == chosen[1], "the ranks' selections differ"
+    leave_together(trainer)
 
 
 if __name__ == "__main__":

@@ -169,11 +169,22 @@ def train(
     _run(trainer, folder, checkpoint)
     check_finite_weights(trainer.model)
     trainer.save_model(str(folder / "final"))
-    if not trainer.accelerator.is_main_process:
-        return {}
-    summary = {"name": prepared.config.run.name, **summarise(read_lines(folder / METRICS))}
-    write_json(folder / "summary.json", summary)
+    summary: dict[str, Any] = {}
+    if trainer.accelerator.is_main_process:
+        summary = {"name": prepared.config.run.name, **summarise(read_lines(folder / METRICS))}
+        write_json(folder / "summary.json", summary)
+    leave_together(trainer)
     return summary
+
+
+def leave_together(trainer: DataEfficientGRPOTrainer) -> None:
+    """Wait for all processes, and close what they share; the trainer is of no more use.
+
+    A process that exits with the group open can abort, whereupon the launcher ends the others.
+    """
+    if trainer.ranks.count > 1:
+        trainer.accelerator.wait_for_everyone()
+        trainer.accelerator.end_training()
 
 
 def _run(trainer: DataEfficientGRPOTrainer, folder: Path, checkpoint: str | None) -> None:
