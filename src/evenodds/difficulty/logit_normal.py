@@ -5,6 +5,8 @@ The logistic function is, within 4.5e-5, a mixture of three normal distribution 
 distribution function has a closed form, so the moments need no quadrature over the pool.
 """
 
+import math
+
 import numpy as np
 import torch
 from jaxtyping import Float
@@ -12,9 +14,9 @@ from jaxtyping import Float
 # sigmoid(x) = sum_i w_i Phi(s_i x): the least largest error, over all x.
 WEIGHTS = (0.16226967, 0.58472518, 0.25300515)
 SCALES = (0.36395894, 0.57747853, 0.90736048)
-NEWTON_STEPS = 12
-NODES = 41
-REACH = 7.0  # of the nodes on either side of the mode, in standard deviations there
+NEWTON_STEPS = 12  # at most
+CONVERGED = 1e-9  # of a Newton step, in nats: the next one would be as nothing
+NODES_M = np.linspace(-7.0, 7.0, 41)  # on either side of the mode, in standard deviations there
 CHUNK = 65536  # questions at once, so that temporaries stay in the cache
 
 
@@ -73,11 +75,13 @@ def binomial_posterior(
         rate_K = _sigmoid(mode_K)
         curvature_K = 1.0 / variance_K + samples_K * rate_K * (1.0 - rate_K)
         slope_K = solved_K - samples_K * rate_K - (mode_K - mean_K) / variance_K
-        mode_K = mode_K + np.clip(slope_K / curvature_K, -2.0, 2.0)
+        step_K = np.minimum(np.maximum(slope_K / curvature_K, -2.0), 2.0)
+        mode_K = mode_K + step_K
+        if np.abs(step_K).max(initial=0.0) < CONVERGED:
+            break
     rate_K = _sigmoid(mode_K)
     width_K = 1.0 / np.sqrt(1.0 / variance_K + samples_K * rate_K * (1.0 - rate_K))
-    node_M = np.linspace(-REACH, REACH, NODES)
-    x_KM = mode_K[:, None] + width_K[:, None] * node_M
+    x_KM = mode_K[:, None] + width_K[:, None] * NODES_M
     log_KM = (
         solved_K[:, None] * x_KM
         - samples_K[:, None] * np.logaddexp(0.0, x_KM)
@@ -88,26 +92,24 @@ def binomial_posterior(
     total_K = weight_KM.sum(axis=1)
     after_K = (weight_KM * x_KM).sum(axis=1) / total_K
     spread_K = (weight_KM * np.square(x_KM - after_K[:, None])).sum(axis=1) / total_K
-    step_K = width_K * (node_M[1] - node_M[0])
-    evidence_K = top_K + np.log(total_K * step_K) - 0.5 * np.log(2 * np.pi * variance_K)
+    apart_K = width_K * (NODES_M[1] - NODES_M[0])
+    evidence_K = top_K + np.log(total_K * apart_K) - 0.5 * np.log(2 * np.pi * variance_K)
     return after_K, np.minimum(spread_K, variance_K), evidence_K
 
 
 def _moments(
     mean_M: Float[np.ndarray, " M"], variance_M: Float[np.ndarray, " M"]
 ) -> tuple[Float[np.ndarray, " M"], Float[np.ndarray, " M"]]:
-    mean = torch.from_numpy(np.ascontiguousarray(mean_M, dtype=np.float32))
-    variance = torch.from_numpy(np.ascontiguousarray(variance_M, dtype=np.float32))
-    rate, signal = torch.zeros_like(mean), torch.zeros_like(mean)
+    mean_M, variance_M = mean_M.astype(np.float32), variance_M.astype(np.float32)
+    rate_M, signal_M = np.zeros_like(mean_M), np.zeros_like(mean_M)
     for weight, scale in zip(WEIGHTS, SCALES, strict=True):
-        slope = scale / torch.sqrt(1.0 + scale**2 * variance)
-        at = slope * mean
-        rate += weight * torch.special.ndtr(at)
-        signal += (weight / np.sqrt(2 * np.pi)) * slope * torch.exp(-0.5 * at * at)
-    rate = rate.clamp(0.0, 1.0)
-    most = rate * (1.0 - rate)
-    spread = torch.minimum((most - signal).clamp_min(0.0), most)
-    return rate.numpy(), spread.numpy()
+        slope_M = scale / np.sqrt(1.0 + scale**2 * variance_M)
+        at_M = slope_M * mean_M
+        rate_M += weight * torch.special.ndtr(torch.from_numpy(at_M)).numpy()
+        signal_M += (weight / math.sqrt(2.0 * math.pi)) * slope_M * np.exp(-0.5 * at_M * at_M)
+    rate_M = np.clip(rate_M, 0.0, 1.0)
+    most_M = rate_M * (1.0 - rate_M)
+    return rate_M, np.minimum(np.maximum(most_M - signal_M, 0.0), most_M)
 
 
 def _sigmoid(x_K: Float[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:

@@ -122,10 +122,11 @@ class SharedPrior:
         for _ in range(ROUNDS):
             noise_K = self.spread + 1.0 / precision_K
             prior_D = self._precision()
-            weighted_DK = design_KD.T / noise_K.astype(np.float32)
-            seen_D = (weighted_DK @ mean_K.astype(np.float32)).astype(np.float64)
-            information_DD = (weighted_DK @ design_KD).astype(np.float64) + np.diag(prior_D)
-            self.covariance = np.linalg.inv(information_DD)
+            weighted_KD = design_KD / noise_K.astype(np.float32)[:, None]
+            seen_D = (mean_K.astype(np.float32) @ weighted_KD).astype(np.float64)
+            seen_DD = _product(weighted_KD.T, design_KD).astype(np.float64)
+            information_DD = torch.from_numpy(seen_DD + np.diag(prior_D))
+            self.covariance = torch.linalg.inv(information_DD).numpy()
             self.weights = self.covariance @ (seen_D + prior_D * self._start)
             self._maximise(design_KD, mean_K, precision_K, self.spread / noise_K)
 
@@ -138,7 +139,7 @@ class SharedPrior:
     ) -> None:
         """u given w is N(share (mean - phi w), share / precision); w is uncertain too."""
         explained_K = _quadratic(design_KD, self.covariance)
-        residual_K = mean_K - design_KD @ self.weights
+        residual_K = mean_K - self._linear(design_KD)
         square_K = np.square(share_K) * (np.square(residual_K) + explained_K)
         total = float((square_K + share_K / precision_K).sum())
         self.spread = (STRENGTH * SPREAD + total) / (STRENGTH + len(mean_K))
@@ -152,7 +153,11 @@ class SharedPrior:
         return np.concatenate([1.0 / self._fixed, np.full(extra, 1.0 / self.reach)])
 
     def _moments(self, design_KD: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return design_KD @ self.weights, self.spread + _quadratic(design_KD, self.covariance)
+        return self._linear(design_KD), self.spread + _quadratic(design_KD, self.covariance)
+
+    def _linear(self, design_KD: np.ndarray) -> Float[np.ndarray, " K"]:
+        """phi . w of each row, in single precision."""
+        return (design_KD @ self.weights.astype(np.float32)).astype(np.float64)
 
     def state(self) -> State:
         """What was learned, and the axes that the features were projected on."""
@@ -177,8 +182,13 @@ def _quadratic(
     design_KD: Float[np.ndarray, "K D"], covariance: Float[np.ndarray, "D D"]
 ) -> Float[np.ndarray, " K"]:
     """phi' covariance phi of each row, in single precision."""
-    rows_KD = design_KD @ covariance.astype(np.float32)
+    rows_KD = _product(design_KD, covariance.astype(np.float32))
     return np.einsum("kd,kd->k", rows_KD, design_KD).astype(np.float64)
+
+
+def _product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Matrix product on the threads that the policy uses too; numpy's own would fight them."""
+    return (torch.from_numpy(left) @ torch.from_numpy(right)).numpy()
 
 
 def _ones(count: int) -> Float[np.ndarray, "N 1"]:
