@@ -25,6 +25,12 @@ class Arm:
     name: str
     sections: Mapping[str, Mapping[str, Any]]
 
+    @property
+    def steps(self) -> int | None:
+        """Its own number of steps, where it has one and changes nothing else of the run."""
+        own = self.sections.get("run", {})
+        return own["steps"] if set(own) == {"steps"} else None
+
     def config(self, tables: Mapping[str, Any], seed: int) -> RunConfig:
         """The whole config of one run.
 
@@ -66,12 +72,13 @@ def parse_arms(names: Sequence[str]) -> list[Arm]:
         if arm.name in [other.name for other in arms[:place]]:
             raise ConfigError(f"the arm {arm.name!r} is there twice", fix="give it another name")
         for section in arm.sections:
-            if section in SHARED:
+            if section in SHARED and not (section == "run" and arm.steps is not None):
                 raise ConfigError(
                     f"the arm {arm.name!r} changes [{section}]",
                     got=sorted(arm.sections[section]),
                     expected="changes of [efficiency], [training] or [generation]: arms share "
-                    "the policy, the questions, the evaluation and the seeds",
+                    "the policy, the questions, the evaluation and the seeds; of [run] an arm "
+                    "may set `steps` alone",
                 )
     if not arms:
         raise ConfigError("no arm was named", expected=f"some of {', '.join(PRESETS)}")

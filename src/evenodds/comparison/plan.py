@@ -98,22 +98,25 @@ def make_plan(
         seeds: Of the runs, the same for every arm.
         at_once: Runs at a time.
         cores: That they share.
-        longer: Steps of other arms than plain GRPO, over its steps. With a constant learning rate
-            the steps up to there stay what they were.
+        longer: Steps of other arms than plain GRPO, over its steps, where they have none of their
+            own. With a constant learning rate the steps up to there stay what they were.
 
     Raises:
-        ConfigError: a setting is wrong, nothing is evaluated, or longer runs would have another
-            learning rate.
+        ConfigError: a setting is wrong, nothing is evaluated, or runs of another length would have
+            another learning rate.
     """
     threads = max(1, cores // at_once)
     shared = {**tables, "run": {**tables.get("run", {}), "threads": threads}}
+    usual = RunConfig.from_mapping(shared).run.steps
     runs = []
     for place, seed in enumerate(seeds):
         first = place % len(arms)
         for arm in [*arms[first:], *arms[:first]]:
             config = arm.config(shared, seed)
-            if arm.name != BASELINE:
-                config = _longer(config, longer)
+            if arm.steps is not None:
+                config = _with_steps(config, arm.steps, usual)
+            elif arm.name != BASELINE:
+                config = _with_steps(config, round(longer * usual), usual)
             if config.evaluation is None:
                 raise ConfigError(
                     "a comparison needs held-out questions",
@@ -132,17 +135,15 @@ def make_plan(
     )
 
 
-def _longer(config: RunConfig, longer: float) -> RunConfig:
-    if longer == 1.0:
-        return config
-    if not config.training.schedule.startswith("constant"):
+def _with_steps(config: RunConfig, steps: int, usual: int) -> RunConfig:
+    """The config with another number of steps, each of which stays what it was."""
+    if steps != usual and not config.training.schedule.startswith("constant"):
         raise ConfigError(
-            "longer runs would have another learning rate at each step",
-            got=f"training.schedule = {config.training.schedule!r}",
+            "longer or shorter runs would have another learning rate at each step",
+            got=f"training.schedule = {config.training.schedule!r}, {steps} and {usual} steps",
             expected="a constant one",
-            fix="leave --longer out",
+            fix="leave --longer and an arm's own run.steps out",
         )
-    steps = round(longer * config.run.steps)
     return dataclasses.replace(config, run=config.run.replace(steps=steps))
 
 

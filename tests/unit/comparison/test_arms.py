@@ -48,6 +48,15 @@ def test_a_file_is_an_arm(tmp_path):
     assert config.training.learning_rate == 2e-4
 
 
+def test_an_arm_can_have_its_own_number_of_steps(tmp_path):
+    path = tmp_path / "small.toml"
+    path.write_text("[run]\nsteps = 75\n")
+    (arm,) = parse_arms([str(path)])
+    assert arm.steps == 75
+    assert arm.config({**TABLES, "run": {"steps": 20}}, 3).run.steps == 75
+    assert parse_arms(["grpo"])[0].steps is None
+
+
 def test_a_file_can_hold_several_arms(tmp_path):
     path = tmp_path / "several.toml"
     path.write_text('[arms.a.efficiency]\npreset = "grpo"\n[arms."b+c".efficiency]\ncapacity = 9\n')
@@ -62,6 +71,7 @@ def test_a_file_can_hold_several_arms(tmp_path):
     [
         ("[data]\nlimit = 3\n", "share"),
         ("[run]\nseed = 3\n", "share"),
+        ("[run]\nsteps = 3\nthreads = 1\n", "`steps` alone"),
         ('[efficiency]\npreset = "papr"\n', "papr"),
         ("[arms]\na = 3\n", "not made of tables"),
         ("[arms.a.efficiency]\n[training]\nmicro_batch = 3\n", "mixes"),

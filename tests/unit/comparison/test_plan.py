@@ -45,6 +45,18 @@ def test_other_arms_than_plain_grpo_may_run_longer(tmp_path):
     plan(tmp_path, tables=decaying)
 
 
+def test_an_arm_with_steps_of_its_own_keeps_them(tmp_path):
+    fragment = tmp_path / "small.toml"
+    fragment.write_text("[run]\nsteps = 33\n[generation]\ngroups_per_step = 16\n")
+    made = plan(tmp_path, arms=("grpo", "dots", str(fragment)), longer=1.25)
+    assert {run.arm: run.config.run.steps for run in made.runs} == {
+        "grpo": 20, "dots": 25, "small": 33,
+    }  # fmt: skip
+    decaying = {**TABLES, "training": {"schedule": "cosine"}}
+    with pytest.raises(ConfigError, match="33 and 20 steps"):
+        plan(tmp_path, arms=("grpo", str(fragment)), tables=decaying)
+
+
 def test_a_saved_plan_is_read_back(tmp_path):
     save_plan(plan(tmp_path))
     found = read_plan(tmp_path)
