@@ -21,8 +21,8 @@ compare: $(VENV)/.train  ## plain GRPO, the paper and evenodds side by side (20 
 
 ablation: $(VENV)/.train  ## every switch on its own and all together, half as long (an hour)
 	$(BIN)/evenodds compare quickstart \
-	  --arms grpo,dots,rr,paper,examples/ablation.toml,evenodds --first-seed 10 --seeds 2 \
-	  --longer 2 --set run.steps=30 --set evaluation.every=5 --out runs/ablation
+	  --arms grpo,dots,rr,paper,examples/ablation.toml --first-seed 10 --seeds 3 \
+	  --longer 1.5 --set run.steps=30 --set evaluation.every=5 --out runs/ablation
 
 test: $(VENV)/.dev $(VENV)/.llm  ## every test
 	$(BIN)/python -m pytest -n 2
