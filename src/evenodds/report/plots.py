@@ -15,6 +15,7 @@ from evenodds.errors import ConfigError
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7F7F7F")
 WIDE = (8.0, 4.2)
 RATES = 9  # failure rates that a group of 8 can show
+LINE = 0.2  # inches that a line of a legend takes
 
 
 def check_matplotlib() -> None:
@@ -47,6 +48,22 @@ def new_figure(
         each.grid(alpha=0.25, linewidth=0.6)
         each.set_axisbelow(True)
     return figure, axes
+
+
+def legend_beside(axes: Any, source: Any = None) -> None:
+    """Names beside the axes, where they hide nothing; the figure grows until all have room.
+
+    Args:
+        axes: To the right of which they stand.
+        source: The axes whose names they are; by default the same.
+    """
+    handles, names = (source or axes).get_legend_handles_labels()
+    figure = axes.figure
+    lines = sum(1 + name.count("\n") for name in names)
+    figure.set_figheight(max(figure.get_figheight(), 0.4 + LINE * lines))
+    axes.legend(
+        handles, names, frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0)
+    )
 
 
 def bars_with_intervals(
@@ -112,7 +129,7 @@ def reliability_curves(
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
     axes.set_xlabel("predicted difficulty (failure rate)")
     axes.set_ylabel("observed difficulty (failure rate)")
-    axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    legend_beside(axes)
     return figure
 
 
@@ -163,7 +180,7 @@ def curves_with_bands(
         )
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
-    axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    legend_beside(axes)
     return figure
 
 

@@ -8,7 +8,12 @@ from jaxtyping import Float, Int
 
 from evenodds.comparison.savings import ArmResult
 from evenodds.difficulty.scores import pearson
-from evenodds.report.plots import COLOURS, draw_predicted_against_observed, new_figure
+from evenodds.report.plots import (
+    COLOURS,
+    draw_predicted_against_observed,
+    legend_beside,
+    new_figure,
+)
 from evenodds.report.run_data import Course, DifficultyMap, Visits, running_mean
 
 # Place of an arm, its name, rollout steps, and a row of values a run.
@@ -23,7 +28,7 @@ PART_NAMES = {
     "other": "other",
 }
 PART_COLOURS = ("#E69F00", "#0072B2", "#000000", "#CC79A7", "#56B4E9", "#C8C8C8")
-MANY_AGES = 12  # above which curves are clearer than bars
+MANY_AGES, MANY_ARMS = 12, 8  # above which curves are clearer than bars
 DARK_PARTS = ("generate", "select")  # which carry white text
 INK, PALE = "#222222", "#777777"
 COST_NAMES = {"seconds": "time", "steps": "steps", "rollouts": "rollouts"}
@@ -73,7 +78,8 @@ def accuracy(
     axes.set_ylabel("accuracy on held-out questions")
     axes.set_xlim(left=-0.015 * largest / unit)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
-    _legend(axes)
+    if len(courses) > 1 or results:
+        legend_beside(axes)
     return figure
 
 
@@ -187,7 +193,8 @@ def effective_fraction(
     axes.set_xlabel("rollout step")
     axes.set_ylabel("share of generated groups\nthat are effective")
     _whole_steps(axes)
-    _legend(axes)
+    if len(measured) > 1:
+        legend_beside(axes)
     return figure
 
 
@@ -209,7 +216,8 @@ def over_steps(panels: Sequence[tuple[str, float | None, Sequence[Measured]]]) -
         each.set_xlabel("rollout step")
         each.set_ylabel(label)
         _whole_steps(each)
-    _legend(every[-1], every[0])
+    if any(len(measured) > 1 for *_, measured in panels):
+        legend_beside(every[-1], every[0])
     return figure
 
 
@@ -289,7 +297,7 @@ def replay_ages(ages: Sequence[tuple[int, str, Int[np.ndarray, " A"]]]) -> Any:
     for number, (place, name, age_A) in enumerate(ages):
         share = np.bincount(age_A, minlength=most + 1)[1:] / len(age_A)
         label = f"{name}: median {np.median(age_A):g}, oldest {age_A.max()}"
-        if most > MANY_AGES:
+        if most > MANY_AGES or len(ages) > MANY_ARMS:
             axes.plot(levels, share, marker=".", linewidth=1.6, label=label, **style_of(place))
             continue
         offset = (number - (len(ages) - 1) / 2) * width
@@ -298,7 +306,7 @@ def replay_ages(ages: Sequence[tuple[int, str, Int[np.ndarray, " A"]]]) -> Any:
     axes.set_ylabel("share of replayed groups")
     _whole_steps(axes)
     axes.grid(axis="x", visible=False)
-    _legend(axes, always=True)
+    legend_beside(axes)
     return figure
 
 
@@ -354,7 +362,7 @@ def visits(counted: Sequence[tuple[int, Visits]]) -> Any:
     axes.set_ylabel(f"{'share of the pool' if shares else 'questions'}\nvisited at least so often")
     _plain_numbers(axes.yaxis, 100 if shares else 1, " %" if shares else "")
     _whole_steps(axes)
-    _legend(axes, always=True)
+    legend_beside(axes)
     return figure
 
 
@@ -397,12 +405,3 @@ def _plain_numbers(axis: Any, scale: float = 1, unit: str = "") -> None:
 
 def _whole_steps(axes: Any) -> None:
     axes.xaxis.get_major_locator().set_params(integer=True)
-
-
-def _legend(axes: Any, source: Any = None, *, always: bool = False) -> None:
-    """Names of the arms beside the axes, where they hide nothing; one arm alone needs none."""
-    handles, names = (source or axes).get_legend_handles_labels()
-    if always or len(names) > 1:
-        axes.legend(
-            handles, names, frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0)
-        )

@@ -185,3 +185,18 @@ def test_visits_are_shares_where_the_pool_is_known():
     unknown = run_plots.visits([(0, visits), (1, run_data.Visits("b", np.array([5.0]), None))])
     assert list(unknown.axes[0].lines[0].get_ydata()) == [10.0, 4.0]
     assert unknown.axes[0].get_ylabel().startswith("questions")
+
+
+def test_the_names_of_many_arms_have_room():
+    few, many = (
+        [(place, f"arm {place}", np.arange(1, 4), np.full((2, 3), 0.5)) for place in range(count)]
+        for count in (3, 40)
+    )
+    for measured in (few, many):
+        figure = run_plots.effective_fraction(measured)
+        figure.canvas.draw()
+        axes = figure.axes[0]
+        legend, page = axes.get_legend().get_window_extent(), figure.bbox
+        assert page.y0 <= legend.y0
+        assert max(legend.y1 - page.y1, legend.x1 - page.x1) <= 0
+        assert axes.get_window_extent().height > 0.5 * page.height
