@@ -17,7 +17,7 @@ train-llm: $(VENV)/.llm  ## train the real SmolLM2-135M-Instruct on reasoning-gy
 
 compare: $(VENV)/.train  ## plain GRPO, the paper and evenodds side by side (20 to 30 minutes)
 	$(BIN)/evenodds compare quickstart --arms grpo,dots+rr,evenodds --first-seed 10 \
-	  --longer 2 --set evaluation.every=5 --out runs/compare
+	  --longer 2.5 --set evaluation.every=5 --out runs/compare
 
 ablation: $(VENV)/.train  ## every switch on its own and all together, half as long (an hour)
 	$(BIN)/evenodds compare quickstart \
