@@ -123,7 +123,7 @@ class SharedPrior:
             noise_K = self.spread + 1.0 / precision_K
             prior_D = self._precision()
             weighted_KD = design_KD / noise_K.astype(np.float32)[:, None]
-            seen_D = (mean_K.astype(np.float32) @ weighted_KD).astype(np.float64)
+            seen_D = _product(mean_K.astype(np.float32), weighted_KD).astype(np.float64)
             seen_DD = _product(weighted_KD.T, design_KD).astype(np.float64)
             information_DD = torch.from_numpy(seen_DD + np.diag(prior_D))
             self.covariance = torch.linalg.inv(information_DD).numpy()
@@ -157,7 +157,7 @@ class SharedPrior:
 
     def _linear(self, design_KD: np.ndarray) -> Float[np.ndarray, " K"]:
         """phi . w of each row, in single precision."""
-        return (design_KD @ self.weights.astype(np.float32)).astype(np.float64)
+        return _product(design_KD, self.weights.astype(np.float32)).astype(np.float64)
 
     def state(self) -> State:
         """What was learned, and the axes that the features were projected on."""
@@ -187,7 +187,10 @@ def _quadratic(
 
 
 def _product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Matrix product on the threads that the policy uses too; numpy's own would fight them."""
+    """Matrix product on the threads that the policy uses too; numpy's own would fight them.
+
+    Nor does it warn of invalid values where all are finite, as BLAS at times does under numpy.
+    """
     return (torch.from_numpy(left) @ torch.from_numpy(right)).numpy()
 
 
@@ -236,7 +239,7 @@ def _principal_axes(features_ND: np.ndarray) -> Float[np.ndarray, "F D"]:
     for start in range(0, len(features_ND), CHUNK):
         part = features_ND[start : start + CHUNK].astype(np.float64)
         total_D += part.sum(axis=0)
-        outer_DD += part.T @ part
+        outer_DD += _product(part.T, part)
     mean_D = total_D / len(features_ND)
     scatter_DD = outer_DD / len(features_ND) - np.outer(mean_D, mean_D)
     values_D, vectors_DD = np.linalg.eigh(scatter_DD)
@@ -249,5 +252,5 @@ def _project(features_ND: np.ndarray, axes: Float[np.ndarray, "F D"]) -> np.ndar
     projected = np.empty((len(features_ND), len(axes) - 1), dtype=np.float32)
     for start in range(0, len(features_ND), CHUNK):
         part = features_ND[start : start + CHUNK].astype(np.float32)
-        projected[start : start + CHUNK] = (part - axes[0]) @ axes[1:].T
+        projected[start : start + CHUNK] = _product(part - axes[0], axes[1:].T)
     return projected

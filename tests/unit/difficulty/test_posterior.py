@@ -336,6 +336,7 @@ def test_estimates_keep_their_bounds(steps, with_labels):
                 np.array(samples, dtype=np.int64),
             )
         )
+    assert np.isfinite(posterior.shared.weights).all()
     estimate = posterior.estimate()
     difficulty, variance = estimate.difficulty_N, estimate.variance_N
     assert (difficulty.dtype, variance.dtype) == (np.float32, np.float32)
