@@ -73,3 +73,6 @@ class SimulationConfig(Settings):
     first_seed: int = setting(0, "of the repeats", low=0)
     group_size: int = setting(8, "G: rollouts of a group, which is effective if mixed", low=2)
     selection_temperature: float = setting(1e-3, "tau", above=0.0)
+    curiosity: float = setting(
+        4.0, "c: what the posteriors give for Var[p] beside E[p(1-p)], as they choose", low=0.0
+    )

@@ -75,8 +75,7 @@ class EvidencePosterior:
         _check_labels(labels_N, num_questions)
         self.num_questions = num_questions
         self.prior = prior
-        self.labels_N = labels_N
-        self.shared = SharedPrior(num_questions, features_ND)
+        self.shared = SharedPrior(num_questions, features_ND, labels_N)
         self.ability = Ability()
         self.drift = Weighted(DRIFTS)
         self.sharpness = Weighted(SHARPNESS)
@@ -114,14 +113,9 @@ class EvidencePosterior:
         return Estimate(1.0 - rate_N, spread_N)
 
     def _inform(self) -> None:
-        sources: list[Float[np.ndarray, " N"] | None] = []
-        if self.labels_N is not None:
-            sources.append(self.labels_N)
         if self.prior is not None:
             says = self.prior.estimate().difficulty_N if self._prior_speaks else None
-            sources.append(says)
-        if sources:
-            self.shared.inform(sources)
+            self.shared.inform(says)
 
     def _begin_step(self) -> None:
         self.step += 1

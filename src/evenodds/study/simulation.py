@@ -153,7 +153,7 @@ class _Run:
 def _replay(history: LabelTable, strategy: Strategy, config: SimulationConfig, seed: int) -> _Run:
     """One strategy and seed: the loop of the library, with the history as its sampler."""
     seed += config.first_seed
-    setting, groups = strategy.config(config.budget, config.selection_temperature)
+    setting, groups = strategy.config(config)
     estimator = strategy.make()
     loop = DataEfficientLoop(setting, len(history), groups, estimator=estimator, seed=seed)
     run = _Run({name: [] for name in METRICS}, [], [])

@@ -23,11 +23,11 @@ from evenodds.difficulty.shared_prior import AXES
 from evenodds.errors import ConfigError
 from evenodds.labels import LabelTable
 from evenodds.state import State
+from evenodds.study_config import SimulationConfig
 from evenodds.text_features import text_axes, text_features
 from evenodds.types import Observation
 
 REFERENCE_SHARE = 1 / 3  # of what is observed at a visit: the paper's 128 to 256 fresh groups
-CURIOSITY = 4.0  # of the posteriors: 2 to 8 trade effective groups for knowledge of all questions
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,7 @@ class Strategy:
         selection: As `EfficiencyConfig.selection`.
         probes: Whether a part of the budget goes to reference sets.
         learns: Whether what is picked at a visit changes what is known of that visit.
-        curiosity: c where questions are picked by E[p (1 - p)] + c Var[p]; none picks by distance
-            of the expected difficulty from 1/2.
+        criterion: As `EfficiencyConfig.criterion`.
     """
 
     name: str
@@ -49,23 +48,23 @@ class Strategy:
     selection: str = "difficulty"
     probes: bool = False
     learns: bool = True
-    curiosity: float | None = None
+    criterion: str = "target"
 
-    def config(self, budget: int, temperature: float) -> tuple[EfficiencyConfig, int]:
-        """The loop's setting, and groups a step, for this many observed questions a visit."""
-        references = max(2, round(REFERENCE_SHARE * budget)) if self.probes else 0
+    def config(self, replayed: SimulationConfig) -> tuple[EfficiencyConfig, int]:
+        """The loop's setting, and groups a step."""
+        references = max(2, round(REFERENCE_SHARE * replayed.budget)) if self.probes else 0
         config = EfficiencyConfig.from_mapping(
             {
                 "selection": self.selection,
                 "num_references": references,
                 "steps_per_selection": 1,
-                "selection_temperature": temperature,
+                "selection_temperature": replayed.selection_temperature,
                 "fresh_fraction": 1.0,
-                "criterion": "target" if self.curiosity is None else "signal",
-                "curiosity": self.curiosity or 0.0,
+                "criterion": self.criterion,
+                "curiosity": replayed.curiosity if self.criterion == "signal" else 0.0,
             }
         )
-        return config, budget - references
+        return config, replayed.budget - references
 
 
 class Oracle:
@@ -212,9 +211,7 @@ def _beta(name: str, material: Material) -> Strategy:
 def _posterior(name: str, material: Material) -> Strategy:
     """Knows the text, and what it observed."""
     size, features = len(material.history), material.features()
-    return Strategy(
-        name, lambda: EvidencePosterior(size, features_ND=features), curiosity=CURIOSITY
-    )
+    return Strategy(name, lambda: EvidencePosterior(size, features_ND=features), criterion="signal")
 
 
 def _posterior_prior(name: str, material: Material) -> Strategy:
@@ -224,14 +221,14 @@ def _posterior_prior(name: str, material: Material) -> Strategy:
     return Strategy(
         name,
         lambda: EvidencePosterior(size, features_ND=features, labels_N=labels_N),
-        curiosity=CURIOSITY,
+        criterion="signal",
     )
 
 
 def _shared_model(name: str, material: Material) -> Strategy:
     """Only what questions share, learned from the whole history: no memory of single ones."""
     size, features = len(material.history), material.features()
-    return Strategy(name, lambda: SharedModel(size, features_ND=features), curiosity=CURIOSITY)
+    return Strategy(name, lambda: SharedModel(size, features_ND=features), criterion="signal")
 
 
 def _oracle(name: str, material: Material) -> Strategy:

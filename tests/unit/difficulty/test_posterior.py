@@ -105,7 +105,7 @@ def test_shared_prior_is_bayesian_regression():
     shared = SharedPrior(30, features)
     rows, mean, precision = np.arange(12), generator.normal(size=12), np.full(12, 2.0)
     design = shared._design_NC[rows].astype(np.float64)
-    spread, reach = shared.spread, shared.reach
+    spread, reach = shared.spread_G[0], shared.reach_G[0]
     shared_once = SharedPrior(30, features)
     for _ in range(2):
         ridge = np.diag([1 / 4, *[1 / reach] * 3])
@@ -117,9 +117,9 @@ def test_shared_prior_is_bayesian_regression():
         spread = (10 * 4.0 + squares.sum()) / (10 + 12)
         reach = (10 + (weights[1:] ** 2 + np.diag(covariance)[1:]).sum()) / (10 + 3)
     shared_once.fit(rows, mean, precision)
-    assert shared_once.weights == pytest.approx(weights, rel=1e-4, abs=1e-6)
-    assert shared_once.spread == pytest.approx(spread)
-    assert shared_once.reach == pytest.approx(reach)
+    assert shared_once.weights_GC[0] == pytest.approx(weights, rel=1e-4, abs=1e-6)
+    assert shared_once.spread_G[0] == pytest.approx(spread)
+    assert shared_once.reach_G[0] == pytest.approx(reach)
     found_mean, found_variance = shared_once.moments(np.array([20]))
     row = shared._design_NC[20].astype(np.float64)
     assert found_mean[0] == pytest.approx(row @ weights)
@@ -127,12 +127,44 @@ def test_shared_prior_is_bayesian_regression():
 
 
 def test_labels_start_as_they_are_and_extremes_have_an_intercept():
-    shared = SharedPrior(4)
-    shared.inform([np.array([0.25, 1.0, 0.0, np.nan])])
+    shared = SharedPrior(4, labels_N=np.array([0.25, 1.0, 0.0, np.nan]))
     mean, variance = shared.moments()
     assert mean == pytest.approx([np.log(3.0), -2.0, 2.0, 0.0], abs=1e-6)
-    # spread 4; intercepts 4 each; slope 1/4 times log(3)^2
-    assert variance == pytest.approx([12 + np.log(3.0) ** 2 / 4, 12.0, 12.0, 8.0], rel=1e-6)
+    # spread 4, intercept 4; slope 1/4 times log(3)^2
+    assert variance == pytest.approx([8 + np.log(3.0) ** 2 / 4, 8.0, 8.0, 8.0], rel=1e-6)
+
+
+def test_predictions_start_as_they_are_and_have_columns_of_their_own():
+    shared = SharedPrior(4, labels_N=np.array([0.25, 1.0, 0.0, np.nan]))
+    shared.inform(None)
+    mean, _ = shared.moments()
+    assert mean == pytest.approx([np.log(3.0), -2.0, 2.0, 0.0], abs=1e-6)
+    shared.inform(np.array([np.nan, 0.75, 1.0, 0.0]))
+    mean, variance = shared.moments()
+    assert mean == pytest.approx([np.log(3.0), -2.0 - np.log(3.0), 2.0 - 2.0, 2.0], abs=1e-6)
+    # beside the above: an intercept of 4, and for a prediction between a slope of 1/4
+    slope = np.log(3.0) ** 2 / 4
+    assert variance == pytest.approx([8 + slope, 12 + slope, 12.0, 12.0], rel=1e-6)
+
+
+def test_each_kind_of_question_learns_for_itself():
+    generator = rng()
+    features = generator.normal(size=(60, 2))
+    labels = np.tile([np.nan, 0.4, 0.0, 1.0], 15)
+    shared, alone = SharedPrior(60, features, labels), SharedPrior(60, features)
+    alone._design_NC = shared._design_NC[:, [0, 2, 3]]  # the same axes; no column of labels
+    rows, precision = np.arange(0, 60, 4), np.full(15, 2.0)
+    mean = generator.normal(size=15)
+    before = shared.moments()
+    shared.fit(rows, mean, precision)
+    alone.fit(rows, mean, precision)
+    after = shared.moments()
+    others = np.setdiff1d(np.arange(60), rows)
+    for moment in range(2):
+        assert after[moment][others] == pytest.approx(before[moment][others])
+        assert after[moment][rows] == pytest.approx(alone.moments(rows)[moment], rel=1e-5)
+    assert shared.spread_G[1:].tolist() == [4.0, 4.0, 4.0]
+    assert shared.spread_G[0] == pytest.approx(alone.spread_G[0]) != 4.0
 
 
 def test_wide_features_lie_on_their_principal_axes():
@@ -336,7 +368,7 @@ def test_estimates_keep_their_bounds(steps, with_labels):
                 np.array(samples, dtype=np.int64),
             )
         )
-    assert np.isfinite(posterior.shared.weights).all()
+    assert np.isfinite(posterior.shared.weights_GC).all()
     estimate = posterior.estimate()
     difficulty, variance = estimate.difficulty_N, estimate.variance_N
     assert (difficulty.dtype, variance.dtype) == (np.float32, np.float32)

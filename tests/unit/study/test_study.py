@@ -223,9 +223,9 @@ def test_a_strategy_sees_what_it_picks_and_never_the_hidden_quarter():
 
 def test_probes_come_out_of_the_same_budget(fitted):
     material = Material(make_labels(), embeddings().values_NE, "made@1", fitted.model)
-    config, groups = make_strategy("paper", material).config(24, 1e-3)
+    config, groups = make_strategy("paper", material).config(SimulationConfig(budget=24))
     assert (config.num_references, groups) == (8, 16)
-    config, groups = make_strategy("uniform", material).config(24, 1e-3)
+    config, groups = make_strategy("uniform", material).config(SimulationConfig(budget=24))
     assert (config.num_references, groups) == (0, 24)
 
 
