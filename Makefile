@@ -7,7 +7,7 @@ TORCH := torch==2.13.0
 VERL := .venv-verl
 VERL_PIP := $(VERL)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-verl.txt
 
-.PHONY: train train-llm compare ablation test test-verl test-dist check docs dist bench format clean
+.PHONY: train train-llm compare ablation reweighting test test-verl test-dist check docs dist bench format clean
 
 train: $(VENV)/.train  ## train the quickstart: GRPO with DOTS and replay, on CPU
 	$(BIN)/evenodds train quickstart
@@ -23,6 +23,14 @@ ablation: $(VENV)/.train  ## every switch on its own and all together, half as l
 	$(BIN)/evenodds compare quickstart \
 	  --arms grpo,dots,rr,paper,examples/ablation.toml --first-seed 10 --seeds 3 \
 	  --longer 1.5 --set run.steps=30 --set evaluation.every=5 --out runs/ablation
+
+reweighting: $(VENV)/.train  ## stored rollouts, re-weighted, against the posterior (20 minutes)
+	for seed in 21 22 23; do \
+	  $(BIN)/evenodds train quickstart --set efficiency.preset=grpo --set run.seed=$$seed \
+	    --set run.save_every=2 --set run.keep_checkpoints=60 --out runs/reweighting/$$seed || exit 1; \
+	done
+	$(BIN)/python benchmarks/reweighting.py runs/reweighting/21 runs/reweighting/22 \
+	  runs/reweighting/23 --seed 1
 
 test: $(VENV)/.dev $(VENV)/.llm  ## every test
 	$(BIN)/python -m pytest -n 2
