@@ -24,10 +24,11 @@ ablation: $(VENV)/.train  ## every switch on its own and all together, half as l
 	  --arms grpo,dots,rr,paper,examples/ablation.toml --first-seed 10 --seeds 3 \
 	  --longer 1.5 --set run.steps=30 --set evaluation.every=5 --out runs/ablation
 
-reweighting: $(VENV)/.train  ## stored rollouts, re-weighted, against the posterior (20 minutes)
+reweighting: $(VENV)/.train  ## stored rollouts, re-weighted, against the posterior (minutes)
 	for seed in 21 22 23; do \
 	  $(BIN)/evenodds train quickstart --set efficiency.preset=grpo --set run.seed=$$seed \
-	    --set run.save_every=2 --set run.keep_checkpoints=60 --out runs/reweighting/$$seed || exit 1; \
+	    --set run.save_every=2 --set run.keep_checkpoints=60 --set run.threads=1 \
+	    --set evaluation.every=60 --out runs/reweighting/$$seed || exit 1; \
 	done
 	$(BIN)/python benchmarks/reweighting.py runs/reweighting/21 runs/reweighting/22 \
 	  runs/reweighting/23 --seed 1
