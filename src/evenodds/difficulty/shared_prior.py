@@ -9,13 +9,14 @@ between, one near 0, one near 1. Text says most of those without a label, and la
 are censored: most of these questions are as extreme as they say, and some are far from it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from evenodds.errors import DataError
+from evenodds.errors import CheckpointError, DataError
 from evenodds.state import State
 
 EXTREME = 0.02  # labels this near to 0 or 1 are censored: their logit says little
@@ -214,13 +215,29 @@ class SharedPrior:
         )
 
     def restore(self, state: State) -> None:
-        """Take over what was learned."""
+        """Take over what was learned.
+
+        Raises:
+            CheckpointError: it was learned with other features or other sources of difficulty.
+        """
         learned = {name: tensor.numpy().copy() for name, tensor in state.tensors.items()}
+        shapes, own = _shapes(learned), _shapes(self.state().tensors)
+        if shapes != own:
+            raise CheckpointError(
+                "the checkpoint's prior does not fit this run",
+                got=f"arrays {shapes}",
+                expected=f"arrays {own}, as these features and labels make them",
+                fix="resume with the settings and files the run began with",
+            )
         self.weights_GC, self.covariance_GCC = learned["weights"], learned["covariance"]
         self.spread_G, self.reach_G = learned["spread"], learned["reach"]
         if self._raw_ND is not None and not np.array_equal(learned["axes"], self._axes):
             self._axes = learned["axes"]
             self._features_NF[:] = _project(self._raw_ND, self._axes)
+
+
+def _shapes(arrays: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(array.shape) for name, array in sorted(arrays.items())}
 
 
 def _linear(

@@ -448,6 +448,11 @@ def test_a_saved_state_does_not_move_on():
     assert torch.equal(state.tensors["factors/mean"], saved)
 
 
+def test_a_state_with_other_labels_is_refused():
+    with pytest.raises(CheckpointError, match="prior does not fit this run"):
+        EvidencePosterior(4, labels_N=np.full(4, 0.5)).restore(EvidencePosterior(4).state())
+
+
 def test_another_pool_is_refused():
     with pytest.raises(CheckpointError, match="another question pool"):
         EvidencePosterior(4).restore(EvidencePosterior(5).state())
